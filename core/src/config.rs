@@ -1,0 +1,311 @@
+//! Every limit: its unit, its default, its check.
+//!
+//! Owns the settings of the gate, the table and the session. Does not own where they come from; the program reads them from
+//! options and the environment.
+
+use std::fmt;
+use std::time::Duration;
+
+/// All settings of the core.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// What is let in.
+    pub gate: GateConfig,
+    /// How one session behaves.
+    pub session: SessionConfig,
+    /// How many sessions there are and how long they live.
+    pub table: TableConfig,
+}
+
+impl Config {
+    /// Checks every setting against its range and against the others.
+    ///
+    /// # Errors
+    ///
+    /// The first setting that is wrong.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.gate.check()?;
+        self.session.check()?;
+        self.table.check()
+    }
+}
+
+/// What the gate lets in.
+#[derive(Clone, Debug)]
+pub struct GateConfig {
+    /// Names that the `Host` header may carry besides the loopback names: `name` for any port, `name:port`
+    /// for that port, `name:*` as the first; IPv6 addresses in brackets; `*` alone for every name. Default: none.
+    pub allowed_hosts: Vec<String>,
+    /// Origins that browsers may send besides the loopback ones: `scheme://name` for the scheme's default port,
+    /// `scheme://name:port`, `scheme://name:*` for every port. Default: none.
+    pub allowed_origins: Vec<String>,
+    /// How long a body may take from its head to its last byte. Default: 30 s.
+    pub body_timeout: Duration,
+    /// Whether `localhost`, 127.0.0.0/8 and `[::1]` with any port are good in `Host`. Default: yes.
+    pub loopback_hosts: bool,
+    /// Whether loopback origins (http and https, any port) are good. Meant for listeners on a loopback address.
+    /// Default: yes.
+    pub loopback_origins: bool,
+    /// The size of a request's body in bytes. Default: 4 MiB.
+    pub max_body: usize,
+    /// How requests are answered where the client's `Accept` leaves a choice. Default: `Auto`.
+    pub response_mode: ResponseMode,
+}
+
+impl Default for GateConfig {
+    fn default() -> Self {
+        Self {
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            body_timeout: Duration::from_secs(30),
+            loopback_hosts: true,
+            loopback_origins: true,
+            max_body: 4 << 20,
+            response_mode: ResponseMode::Auto,
+        }
+    }
+}
+
+impl GateConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        positive("max_body", self.max_body)?;
+        positive_time("body_timeout", self.body_timeout)
+    }
+}
+
+/// How a request is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ResponseMode {
+    /// JSON when the response is the first thing that the app says about the request and comes within a short window,
+    /// else a stream of events.
+    #[default]
+    Auto,
+    /// One JSON body. Notifications related to the request have no way to the client then.
+    Json,
+    /// A stream of events.
+    Sse,
+}
+
+/// How many sessions there are and how long they live.
+#[derive(Clone, Debug)]
+pub struct TableConfig {
+    /// How long a session may be idle, that is without an exchange and without a request in flight. `None`: for
+    /// ever. Default: 30 min.
+    pub idle_timeout: Option<Duration>,
+    /// How long after the answer to `initialize` the first exchange of a session may come. `None`: any time.
+    /// Default: 60 s.
+    pub init_timeout: Option<Duration>,
+    /// How long a session may live, busy or not. Default: `None`, any time.
+    pub max_lifetime: Option<Duration>,
+    /// How many sessions there may be at once. Default: 10,000.
+    pub max_sessions: usize,
+    /// What happens when they are all taken. Default: `Refuse`.
+    pub when_full: WhenFull,
+}
+
+impl Default for TableConfig {
+    fn default() -> Self {
+        Self {
+            idle_timeout: Some(Duration::from_secs(30 * 60)),
+            init_timeout: Some(Duration::from_secs(60)),
+            max_lifetime: None,
+            max_sessions: 10_000,
+            when_full: WhenFull::Refuse,
+        }
+    }
+}
+
+impl TableConfig {
+    /// Checks the settings of the table alone.
+    ///
+    /// # Errors
+    ///
+    /// The first setting that is wrong. A cap that could stay full for ever is one: with neither idle
+    /// expiry, nor a lifetime, nor eviction, nothing would make room again.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        positive("max_sessions", self.max_sessions)?;
+        for (name, time) in [
+            ("idle_timeout", self.idle_timeout),
+            ("init_timeout", self.init_timeout),
+            ("max_lifetime", self.max_lifetime),
+        ] {
+            if let Some(time) = time {
+                positive_time(name, time)?;
+            }
+        }
+        if self.idle_timeout.is_none() && self.max_lifetime.is_none() && self.when_full == WhenFull::Refuse {
+            return Err(ConfigError::FullForEver);
+        }
+        Ok(())
+    }
+}
+
+/// What happens to an `initialize` when all sessions are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum WhenFull {
+    /// The session that has been idle longest makes room; if none is idle, it is refused.
+    EvictIdle,
+    /// It is refused with 503.
+    #[default]
+    Refuse,
+}
+
+/// How one session behaves.
+#[derive(Clone, Debug)]
+pub struct SessionConfig {
+    /// How long a response may take to be sent as JSON in [`ResponseMode::Auto`]. Default: 200 ms.
+    pub auto_window: Duration,
+    /// How long a request without a connection keeps its session busy after its connection went, or after
+    /// the app last said something about it. `None`: as long as it takes. The manager sets it to the idle timeout. Default: 30 min.
+    pub detached_timeout: Option<Duration>,
+    /// Messages from the client that wait for the app, in bytes. Default: 16 MiB.
+    pub inbox_bytes: usize,
+    /// Messages from the client that wait for the app, in number. Default: 1,024.
+    pub inbox_count: usize,
+    /// How long the head of the answer to `initialize` is held before a stream opens. Default: 5 s.
+    pub initialize_window: Duration,
+    /// How often a silent stream sends a comment. Zero: never. Default: 15 s.
+    pub keep_alive: Duration,
+    /// Messages that wait in one stream for a reader, in bytes; beyond it the oldest notifications go. Default: 4 MiB.
+    pub log_bytes: usize,
+    /// Messages that wait in one stream for a reader, in number; beyond it the oldest notifications go. Default: 1,024.
+    pub log_count: usize,
+    /// Requests of the client in flight at once. Default: 1,024.
+    pub max_in_flight: usize,
+    /// How long a request may take in all, its connection attached or not. Default: `None`, any time.
+    pub max_request_age: Option<Duration>,
+    /// Requests of the app to the client at once. Default: 256.
+    pub max_server_requests: usize,
+    /// GET streams open at once; beyond it the oldest is closed. Default: 4.
+    pub max_standalone: usize,
+    /// What `retry` tells clients when a stream is ended early. Default: 1 s.
+    pub retry: Duration,
+    /// How long a request of the app waits for a connection to take it. Default: 60 s.
+    pub server_request_timeout: Duration,
+    /// How long the app may take to answer `initialize`, its start included. Default: 120 s.
+    pub start_timeout: Duration,
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self {
+            auto_window: Duration::from_millis(200),
+            detached_timeout: Some(Duration::from_secs(30 * 60)),
+            inbox_bytes: 16 << 20,
+            inbox_count: 1_024,
+            initialize_window: Duration::from_secs(5),
+            keep_alive: Duration::from_secs(15),
+            log_bytes: 4 << 20,
+            log_count: 1_024,
+            max_in_flight: 1_024,
+            max_request_age: None,
+            max_server_requests: 256,
+            max_standalone: 4,
+            retry: Duration::from_secs(1),
+            server_request_timeout: Duration::from_secs(60),
+            start_timeout: Duration::from_secs(120),
+        }
+    }
+}
+
+impl SessionConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        for (name, count) in [
+            ("inbox_bytes", self.inbox_bytes),
+            ("inbox_count", self.inbox_count),
+            ("log_bytes", self.log_bytes),
+            ("log_count", self.log_count),
+            ("max_in_flight", self.max_in_flight),
+            ("max_standalone", self.max_standalone),
+        ] {
+            positive(name, count)?;
+        }
+        for (name, time) in
+            [("server_request_timeout", self.server_request_timeout), ("start_timeout", self.start_timeout)]
+        {
+            positive_time(name, time)?;
+        }
+        Ok(())
+    }
+}
+
+const fn positive(setting: &'static str, value: usize) -> Result<(), ConfigError> {
+    if value == 0 { Err(ConfigError::NotPositive { setting }) } else { Ok(()) }
+}
+
+const fn positive_time(setting: &'static str, value: Duration) -> Result<(), ConfigError> {
+    if value.is_zero() { Err(ConfigError::NotPositive { setting }) } else { Ok(()) }
+}
+
+/// A setting that can't be served: the fault of whoever configures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A cap with neither idle expiry, nor a lifetime, nor eviction.
+    FullForEver,
+    /// An allowed host that is no host.
+    Host {
+        /// What was given.
+        given: String,
+    },
+    /// A setting that must be greater than zero.
+    NotPositive {
+        /// Its name.
+        setting: &'static str,
+    },
+    /// An allowed origin that is no origin.
+    Origin {
+        /// What was given.
+        given: String,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FullForEver => f.write_str(
+                "a session cap needs an idle timeout, a maximum lifetime, or eviction of idle sessions; otherwise a full table stays full",
+            ),
+            Self::Host { given } => write!(f, "allowed host {given:?} is not NAME, NAME:PORT, NAME:* or *"),
+            Self::NotPositive { setting } => write!(f, "{setting} must be greater than zero"),
+            Self::Origin { given } => write!(f, "allowed origin {given:?} is not SCHEME://NAME, SCHEME://NAME:PORT or SCHEME://NAME:*"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_pass() {
+        assert_eq!(Config::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn a_cap_that_could_stay_full_for_ever_is_refused() {
+        let mut config = Config::default();
+        config.table.idle_timeout = None;
+        assert_eq!(config.check(), Err(ConfigError::FullForEver));
+        config.table.when_full = WhenFull::EvictIdle;
+        assert_eq!(config.check(), Ok(()));
+        config.table.when_full = WhenFull::Refuse;
+        config.table.max_lifetime = Some(Duration::from_secs(1));
+        assert_eq!(config.check(), Ok(()));
+    }
+
+    #[test]
+    fn zero_is_no_limit() {
+        let mut config = Config::default();
+        config.table.idle_timeout = Some(Duration::ZERO);
+        assert_eq!(config.check(), Err(ConfigError::NotPositive { setting: "idle_timeout" }));
+        let mut config = Config::default();
+        config.session.max_in_flight = 0;
+        assert_eq!(config.check(), Err(ConfigError::NotPositive { setting: "max_in_flight" }));
+        let mut config = Config::default();
+        config.gate.max_body = 0;
+        assert_eq!(config.check(), Err(ConfigError::NotPositive { setting: "max_body" }));
+    }
+}

@@ -1,0 +1,16 @@
+//! The pure core of sessile.
+pub mod config;
+pub mod gate;
+mod id;
+mod message;
+mod outcome;
+mod slab;
+mod time;
+mod version;
+
+pub use config::{Config, ConfigError};
+pub use id::{EventId, Fingerprint, FingerprintKey, IdSource, RequestId, SessionId, SessionKey};
+pub use message::{Initialize, Message, MessageError, MessageKind, Notification, Request, Response};
+pub use outcome::Outcome;
+pub use time::Timestamp;
+pub use version::ProtocolVersion;

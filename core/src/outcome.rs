@@ -1,0 +1,255 @@
+//! Every answer that is not the app's own: outcome to status, headers and body, as one total function.
+//!
+//! Owns the table of outcomes. Nothing else in this project chooses a status, and no driver overrides one.
+//! Codes -32000 to -32019 are not used (2026-07-28, basic, error codes).
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+
+use crate::id::RequestId;
+use crate::version::ProtocolVersion;
+
+/// How an exchange ends when the app does not answer it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// A notification or response was taken in, or a request was cancelled while its head was held.
+    Accepted,
+    /// `initialize` on a live session.
+    AlreadyInitialized,
+    /// The app ended, or could not be started, before it answered.
+    AppFailed,
+    /// The body is larger than the limit.
+    BodyTooLarge,
+    /// The body did not arrive in time.
+    BodyTooSlow,
+    /// The client's own session was ended by DELETE.
+    Deleted,
+    /// A request with the id of one that is still in flight.
+    DuplicateRequestId,
+    /// A single-valued header was sent twice, or is malformed.
+    HeaderMalformed {
+        /// The header's name.
+        name: &'static str,
+    },
+    /// `Host` is missing or names nobody that we are.
+    HostNotAllowed,
+    /// The session's inbox is full. Notifications and responses get this as 503 only beyond twice the bound.
+    InboxFull {
+        /// Whether it was a request, which a client may simply repeat.
+        request: bool,
+    },
+    /// `initialize` without what the schema demands of it.
+    InitializeIncomplete,
+    /// No method that this endpoint serves.
+    MethodNotAllowed,
+    /// A session id is needed and missing.
+    MissingSession,
+    /// `Accept` leaves nothing that we could send.
+    NotAcceptable,
+    /// Not JSON in UTF-8.
+    NotJson,
+    /// JSON, but not one JSON-RPC message.
+    NotOneMessage {
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Another path than the endpoint's.
+    NotTheEndpoint,
+    /// The event id of a resume is unknown or no longer retained, or there is nothing to resume.
+    NotResumable,
+    /// `Origin` is not allowed.
+    OriginNotAllowed,
+    /// The session ended with the request in flight.
+    SessionEnded,
+    /// The session is unknown, ended or foreign, which all look the same.
+    SessionNotFound,
+    /// The server is shutting down.
+    ShuttingDown,
+    /// The stream of a resume was answered in full, or cancelled.
+    StreamOver,
+    /// All sessions are taken.
+    TableFull {
+        /// Seconds to the next idle deadline, 1 to 60.
+        retry_after: u8,
+    },
+    /// Too many requests of the session are in flight.
+    TooManyRequests,
+    /// A version that is not served; the message and the data list those that are.
+    UnsupportedVersion {
+        /// What was asked for, cut to a sane length.
+        requested: Box<str>,
+    },
+    /// A `Content-Type` other than JSON in UTF-8.
+    WrongContentType,
+}
+
+/// The JSON-RPC code for a request that is wrong in itself.
+const INVALID_REQUEST: i32 = -32600;
+/// The JSON-RPC code for parameters that are wrong.
+const INVALID_PARAMS: i32 = -32602;
+/// The JSON-RPC code for a fault on this side.
+const INTERNAL_ERROR: i32 = -32603;
+/// The JSON-RPC code for what is no JSON.
+const PARSE_ERROR: i32 = -32700;
+
+impl Outcome {
+    /// The status of the answer.
+    #[must_use]
+    pub const fn status(&self) -> StatusCode {
+        match self {
+            Self::Accepted => StatusCode::ACCEPTED,
+            Self::Deleted | Self::StreamOver => StatusCode::NO_CONTENT,
+            Self::AlreadyInitialized
+            | Self::DuplicateRequestId
+            | Self::HeaderMalformed { .. }
+            | Self::InitializeIncomplete
+            | Self::MissingSession
+            | Self::NotJson
+            | Self::NotOneMessage { .. }
+            | Self::NotResumable
+            | Self::UnsupportedVersion { .. } => StatusCode::BAD_REQUEST,
+            Self::HostNotAllowed | Self::OriginNotAllowed => StatusCode::FORBIDDEN,
+            Self::NotTheEndpoint | Self::SessionNotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
+            Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::WrongContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::InboxFull { request: true } | Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
+            Self::AppFailed | Self::SessionEnded => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::InboxFull { request: false } | Self::ShuttingDown | Self::TableFull { .. } => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+        }
+    }
+
+    /// The code of the JSON-RPC error in the body. `None` if the answer has no such body.
+    #[must_use]
+    pub const fn code(&self) -> Option<i32> {
+        match self {
+            Self::Accepted | Self::Deleted | Self::NotTheEndpoint | Self::StreamOver => None,
+            Self::NotJson => Some(PARSE_ERROR),
+            Self::InitializeIncomplete => Some(INVALID_PARAMS),
+            Self::AppFailed
+            | Self::InboxFull { .. }
+            | Self::SessionEnded
+            | Self::ShuttingDown
+            | Self::TableFull { .. }
+            | Self::TooManyRequests => Some(INTERNAL_ERROR),
+            Self::AlreadyInitialized
+            | Self::BodyTooLarge
+            | Self::BodyTooSlow
+            | Self::DuplicateRequestId
+            | Self::HeaderMalformed { .. }
+            | Self::HostNotAllowed
+            | Self::MethodNotAllowed
+            | Self::MissingSession
+            | Self::NotAcceptable
+            | Self::NotOneMessage { .. }
+            | Self::NotResumable
+            | Self::OriginNotAllowed
+            | Self::SessionNotFound
+            | Self::UnsupportedVersion { .. }
+            | Self::WrongContentType => Some(INVALID_REQUEST),
+        }
+    }
+
+    /// The text of the JSON-RPC error, for people.
+    #[must_use]
+    pub fn message(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Accepted => "Accepted",
+            Self::AlreadyInitialized => "Session is already initialized",
+            Self::AppFailed => "The server could not answer: it ended or could not be started",
+            Self::BodyTooLarge => "Request body is too large",
+            Self::BodyTooSlow => "Request body did not arrive in time",
+            Self::Deleted => "Session deleted",
+            Self::DuplicateRequestId => "A request with this id is still in flight",
+            Self::HeaderMalformed { name } => return Cow::Owned(format!("Header {name} is malformed or given twice")),
+            Self::HostNotAllowed => "Host not allowed",
+            Self::InboxFull { .. } => "The session has too many messages waiting",
+            Self::InitializeIncomplete => "initialize needs protocolVersion, capabilities and clientInfo",
+            Self::MethodNotAllowed => "Method not allowed",
+            Self::MissingSession => "Missing session id: send the Mcp-Session-Id header, or initialize first",
+            Self::NotAcceptable => "Accept must allow application/json or text/event-stream",
+            Self::NotJson => "Parse error: the body is not JSON in UTF-8",
+            Self::NotOneMessage { why } => return Cow::Owned(format!("Invalid request: {why}")),
+            Self::NotResumable => "The event id cannot be resumed",
+            Self::NotTheEndpoint => "Not found",
+            Self::OriginNotAllowed => "Origin not allowed",
+            Self::SessionEnded => "The session ended before the request was answered",
+            Self::SessionNotFound => "Session not found",
+            Self::ShuttingDown => "The server is shutting down",
+            Self::StreamOver => "The stream is over",
+            Self::TableFull { .. } => "Too many sessions",
+            Self::TooManyRequests => "Too many requests in flight in this session",
+            Self::UnsupportedVersion { requested } => {
+                let served = ProtocolVersion::LEGACY.map(ProtocolVersion::as_str).join(", ");
+                return Cow::Owned(format!("Unsupported protocol version: {requested} (served: {served})"));
+            }
+            Self::WrongContentType => "Content-Type must be application/json",
+        })
+    }
+
+    /// Seconds for the `Retry-After` header.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<u8> {
+        if let Self::TableFull { retry_after } = self {
+            Some(*retry_after)
+        } else if matches!(self, Self::ShuttingDown) {
+            Some(5)
+        } else if matches!(self, Self::InboxFull { .. } | Self::TooManyRequests) {
+            Some(1)
+        } else {
+            None
+        }
+    }
+
+    /// The whole answer: status, headers, body. `id` is the request's id if it has been read.
+    #[must_use]
+    pub fn respond(&self, id: Option<&RequestId>) -> Response<Bytes> {
+        let mut response = Response::new(match self.code() {
+            Some(code) => error_body(id, code, &self.message(), self.data()),
+            None => Bytes::new(),
+        });
+        *response.status_mut() = self.status();
+        let headers = response.headers_mut();
+        if self.code().is_some() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        if *self == Self::MethodNotAllowed {
+            headers.insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+        }
+        if let Some(seconds) = self.retry_after() {
+            headers.insert(RETRY_AFTER, HeaderValue::from(u16::from(seconds)));
+        }
+        response
+    }
+
+    /// The same error as a JSON-RPC message, for a request whose head has left already.
+    #[must_use]
+    pub fn to_message(&self, id: &RequestId) -> Bytes {
+        error_body(Some(id), self.code().unwrap_or(INTERNAL_ERROR), &self.message(), self.data())
+    }
+
+    fn data(&self) -> Option<serde_json::Value> {
+        let Self::UnsupportedVersion { requested } = self else { return None };
+        Some(serde_json::json!({
+            "requested": requested,
+            "supported": ProtocolVersion::LEGACY.map(ProtocolVersion::as_str),
+        }))
+    }
+}
+
+/// A JSON-RPC error response. `None` as id is JSON's null.
+pub(crate) fn error_body(id: Option<&RequestId>, code: i32, message: &str, data: Option<serde_json::Value>) -> Bytes {
+    let id = id.map_or_else(|| "null".to_owned(), RequestId::to_json);
+    // Strings and values always serialize.
+    let message = serde_json::to_string(message).unwrap_or_default();
+    let data = data.map_or_else(String::new, |data| format!(",\"data\":{data}"));
+    Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}{data}}}}}"#))
+}
