@@ -1,0 +1,3 @@
+//! MCP sessions over Streamable HTTP.
+pub mod runtime;
+pub use sessile_core as core;

@@ -1,0 +1,157 @@
+//! What we need of an async runtime, and its bindings.
+//!
+//! Owns the traits and, in one file each, what binds them. Nothing outside this folder names a runtime; what is
+//! written above it is written once, with static dispatch.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use sessile_core::Timestamp;
+
+#[cfg(feature = "tokio")]
+pub mod tokio;
+
+/// A clock, timers and tasks: all that the manager and the HTTP service need.
+///
+/// Implement it to bring a runtime of your own, or a simulated one with virtual time.
+pub trait Runtime: Clone + Send + Sync + 'static {
+    /// The timer of this runtime.
+    type Timer: Timer;
+
+    /// The time now. The epoch is this runtime's own; it never runs backwards.
+    fn now(&self) -> Timestamp;
+
+    /// A timer that is due at `at`.
+    fn timer_at(&self, at: Timestamp) -> Self::Timer;
+
+    /// Starts a task that nobody waits for. May be called from `Drop` and outside the runtime's own threads; never
+    /// panics. After the runtime has shut down the task is dropped.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static);
+}
+
+/// A timer that can be moved. It completes when its time has come.
+pub trait Timer: Future<Output = ()> + Send + Unpin + 'static {
+    /// Moves the timer to `at`, whether it has completed or not.
+    fn reset(&mut self, at: Timestamp);
+}
+
+/// Completes `None` when `at` has come before `future` was done.
+pub async fn timeout_at<R: Runtime, F: Future>(runtime: &R, at: Timestamp, future: F) -> Option<F::Output> {
+    let mut future = std::pin::pin!(future);
+    let mut timer = None;
+    std::future::poll_fn(|cx| {
+        if let std::task::Poll::Ready(output) = future.as_mut().poll(cx) {
+            return std::task::Poll::Ready(Some(output));
+        }
+        let timer = timer.get_or_insert_with(|| runtime.timer_at(at));
+        Pin::new(timer).poll(cx).map(|()| None)
+    })
+    .await
+}
+
+/// A runtime with sockets, for serving on a listener of our own.
+#[cfg(feature = "hyper")]
+pub trait Net: Runtime {
+    /// A bound socket.
+    type Listener: Send + 'static;
+    /// A connection.
+    type Stream: hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static;
+
+    /// Makes an async listener of a bound one, which becomes non-blocking.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the runtime's reactor reports.
+    fn listener(&self, listener: std::net::TcpListener) -> io::Result<Self::Listener>;
+
+    /// Waits for the next connection.
+    fn accept(listener: &Self::Listener) -> impl Future<Output = io::Result<(Self::Stream, SocketAddr)>> + Send;
+
+    /// Sets the options that a served connection needs: `TCP_NODELAY`, and an end for peers that vanish without a word,
+    /// at most `user_timeout` after data stayed unacknowledged (`None`: left to the system).
+    ///
+    /// # Errors
+    ///
+    /// What the system reports; the connection can be served all the same.
+    fn tune(stream: &Self::Stream, user_timeout: Option<Duration>) -> io::Result<()>;
+}
+
+/// A runtime with child processes.
+#[cfg(feature = "stdio")]
+pub trait Processes: Runtime {
+    /// A running child.
+    type Child: Child;
+
+    /// Starts `command` with its three streams piped and in a process group of its own.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be started; nothing is left behind then.
+    fn start(&self, command: Command) -> io::Result<Started<Self::Child>>;
+}
+
+/// A child that has just been started, with its pipes.
+#[cfg(feature = "stdio")]
+#[derive(Debug)]
+pub struct Started<C: Child> {
+    /// The process.
+    pub child: C,
+    /// Its standard input.
+    pub stdin: C::Writer,
+    /// Its standard output.
+    pub stdout: C::Reader,
+    /// Its standard error.
+    pub stderr: C::Reader,
+}
+
+/// A child process, the leader of a process group of its own.
+///
+/// The group is signalled only while the leader has not been reaped: until then its number can't have been given to others.
+#[cfg(feature = "stdio")]
+pub trait Child: Send + 'static {
+    /// The end that we read.
+    type Reader: Read;
+    /// The end that we write.
+    type Writer: Write;
+
+    /// Waits until the leader has exited, without reaping it. Cancel-safe.
+    fn exited(&mut self) -> impl Future<Output = io::Result<()>> + Send;
+
+    /// Sends a signal to the whole group; a no-op once the leader is reaped.
+    fn signal_group(&mut self, signal: GroupSignal);
+
+    /// Reaps the leader, which must have exited.
+    ///
+    /// # Errors
+    ///
+    /// If it has not exited, or was reaped by somebody else.
+    fn reap(&mut self) -> io::Result<ExitStatus>;
+}
+
+/// The signals that end a group.
+#[cfg(feature = "stdio")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupSignal {
+    /// SIGKILL.
+    Kill,
+    /// SIGTERM.
+    Terminate,
+}
+
+/// A pipe's end that is read. Cancel-safe: a dropped future has read nothing.
+#[cfg(feature = "stdio")]
+pub trait Read: Send + Unpin + 'static {
+    /// Reads some bytes; 0 is the end.
+    fn read(&mut self, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
+}
+
+/// A pipe's end that is written; dropping it closes it.
+#[cfg(feature = "stdio")]
+pub trait Write: Send + Unpin + 'static {
+    /// Writes all of `bytes`.
+    fn write_all(&mut self, bytes: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
+}
