@@ -4,7 +4,9 @@ pub mod gate;
 mod id;
 mod message;
 mod outcome;
+pub mod session;
 mod slab;
+pub mod sse;
 mod time;
 mod version;
 

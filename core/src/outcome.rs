@@ -63,6 +63,8 @@ pub enum Outcome {
     NotResumable,
     /// `Origin` is not allowed.
     OriginNotAllowed,
+    /// The request took longer than it may.
+    RequestExpired,
     /// The session ended with the request in flight.
     SessionEnded,
     /// The session is unknown, ended or foreign, which all look the same.
@@ -120,7 +122,7 @@ impl Outcome {
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::WrongContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::InboxFull { request: true } | Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
-            Self::AppFailed | Self::SessionEnded => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::AppFailed | Self::RequestExpired | Self::SessionEnded => StatusCode::INTERNAL_SERVER_ERROR,
             Self::InboxFull { request: false } | Self::ShuttingDown | Self::TableFull { .. } => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
@@ -136,6 +138,7 @@ impl Outcome {
             Self::InitializeIncomplete => Some(INVALID_PARAMS),
             Self::AppFailed
             | Self::InboxFull { .. }
+            | Self::RequestExpired
             | Self::SessionEnded
             | Self::ShuttingDown
             | Self::TableFull { .. }
@@ -181,6 +184,7 @@ impl Outcome {
             Self::NotResumable => "The event id cannot be resumed",
             Self::NotTheEndpoint => "Not found",
             Self::OriginNotAllowed => "Origin not allowed",
+            Self::RequestExpired => "The request took longer than this server allows",
             Self::SessionEnded => "The session ended before the request was answered",
             Self::SessionNotFound => "Session not found",
             Self::ShuttingDown => "The server is shutting down",

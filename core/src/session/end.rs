@@ -1,0 +1,139 @@
+//! Time-outs, draining and the end of a session. Silence is never an ending: every open request gets an error.
+
+use std::time::Duration;
+
+use crate::config::SessionConfig;
+use crate::id::RequestId;
+use crate::message::Message;
+use crate::outcome::Outcome;
+use crate::session::inbox::Inbound;
+use crate::session::stream::{Closing, ConnectionKey, Place, Reader, RequestKey};
+use crate::session::{Delivery, Effect, Phase, Session};
+use crate::time::Timestamp;
+
+/// Why a session is over, as far as its open requests are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndReason {
+    /// The app returned or crashed.
+    AppEnded,
+    /// DELETE, expiry, eviction, or the client left before it began.
+    Closed,
+    /// The app answered `initialize` with an error.
+    InitializeFailed,
+    /// The app has not answered `initialize` in time.
+    NotStarted,
+    /// The server shuts down.
+    Shutdown,
+}
+
+impl<X> Session<X> {
+    /// Ends what is due: requests without a connection, requests that took too long, requests of the app that nobody took, and a start
+    /// that takes for ever. Early calls change nothing.
+    pub fn handle_timeout(&mut self, now: Timestamp, config: &SessionConfig) {
+        if matches!(self.phase, Phase::Ended(_)) {
+            return;
+        }
+        self.deadline = Timestamp::MAX;
+        if let Phase::Starting { until, .. } = self.phase
+            && until <= now
+        {
+            self.effects.push_back(Effect::End(EndReason::NotStarted));
+        }
+        if self.streams.iter().any(|(_, stream)| stream.detached.is_some()) || config.max_request_age.is_some() {
+            for key in self.expired_requests(now, config) {
+                self.expire(key);
+            }
+        }
+        self.expire_outgoing(now);
+        self.deadline = self.next_deadline(config);
+        let next = (self.deadline != Timestamp::MAX).then_some(self.deadline);
+        self.effects.push_back(Effect::Alarm(next));
+    }
+
+    /// No new requests and no new GET from now on, and the open GETs end with a word on when to come back. What is in flight goes
+    /// on.
+    pub fn begin_drain(&mut self) {
+        self.draining = true;
+        self.close_standalone(Closing::Retry);
+    }
+
+    /// Ends the session: every open request gets an error, every stream ends, the app is told. Once; later calls
+    /// change nothing. Connections still attached may read on until they have got the last of it.
+    pub fn end(&mut self, reason: EndReason) {
+        let was_open = match self.phase {
+            Phase::Ended(_) => return,
+            Phase::Open => true,
+            Phase::New | Phase::Starting { .. } => false,
+        };
+        self.phase = Phase::Ended(reason);
+        let outcome = if was_open { Outcome::SessionEnded } else { Outcome::AppFailed };
+        let open: Vec<(RequestId, RequestKey)> = self.in_flight.iter().map(|(id, key)| (id.clone(), *key)).collect();
+        for (id, key) in open {
+            // What a head that has left can't say any more, the log says.
+            let held =
+                self.streams.get(key.stream).is_some_and(|stream| matches!(stream.reader, Some(Reader::Held { .. })));
+            let error = (!held).then(|| outcome.to_message(&id));
+            self.end_request(key, error, Some(outcome.clone()));
+        }
+        self.in_flight.clear();
+        self.fail_all_outgoing();
+        self.close_standalone(Closing::Final);
+        self.inbox.clear();
+        self.effects.push_back(Effect::WakeApp);
+    }
+
+    fn close_standalone(&mut self, how: Closing) {
+        let Some(standalone) = &mut self.standalone else { return };
+        for reader in standalone.readers.iter_mut().filter(|reader| reader.closing.is_none()) {
+            reader.closing = Some(how);
+            let connection = ConnectionKey { place: Place::Standalone, attached: reader.attached };
+            self.effects.push_back(Effect::WakeConnection(connection));
+        }
+    }
+
+    fn expired_requests(&self, now: Timestamp, config: &SessionConfig) -> Vec<RequestKey> {
+        let due = |key: &RequestKey| self.request_deadline(*key, config).is_some_and(|deadline| deadline <= now);
+        self.in_flight.iter().map(|(_, key)| *key).filter(due).collect()
+    }
+
+    /// When a request ends by time alone: by its age, or for want of a connection.
+    fn request_deadline(&self, key: RequestKey, config: &SessionConfig) -> Option<Timestamp> {
+        let stream = self.streams.get(key.stream)?;
+        let member = stream.members.get(key.position)?;
+        let after = |from: Timestamp, time: Option<Duration>| time.map(|time| from.saturating_add(time));
+        let age = after(member.since, config.max_request_age);
+        let detached = stream.detached.and_then(|since| after(since.max(member.spoken), config.detached_timeout));
+        age.into_iter().chain(detached).min()
+    }
+
+    fn expire(&mut self, key: RequestKey) {
+        let Some(id) = self.request_id(key).cloned() else { return };
+        self.counters.requests_expired += 1;
+        if self.delivery == Delivery::Inbox {
+            let reason = "the request has expired";
+            let note = format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{},"reason":"{reason}"}}}}"#,
+                id.to_json()
+            );
+            if let Ok(message) = Message::parse(note.into()) {
+                self.push_inbox(Inbound { context: None, message });
+            }
+        }
+        let outcome = Outcome::RequestExpired;
+        let held =
+            self.streams.get(key.stream).is_some_and(|stream| matches!(stream.reader, Some(Reader::Held { .. })));
+        let error = (!held).then(|| outcome.to_message(&id));
+        self.end_request(key, error, Some(outcome));
+    }
+
+    fn next_deadline(&self, config: &SessionConfig) -> Timestamp {
+        let start = match self.phase {
+            Phase::Starting { until, .. } => Some(until),
+            Phase::Ended(_) | Phase::New | Phase::Open => None,
+        };
+        let requests = self.in_flight.iter().filter_map(|(_, key)| self.request_deadline(*key, config));
+        let outgoing = self.outgoing.iter().filter_map(|(_, request)| request.untaken_until);
+        start.into_iter().chain(requests).chain(outgoing).min().unwrap_or(Timestamp::MAX)
+    }
+}

@@ -1,0 +1,416 @@
+//! One session: requests in flight, streams, and the messages between client and app.
+//!
+//! ```text
+//!             initialize             the app's result
+//!   New ─────────────────► Starting ──────────────────► Open ──────► Ended
+//!                             │  the app's error, its end, or none     ▲
+//!                             └────────────────────────────────────────┘
+//! ```
+//!
+//! Owns which request is in flight, which message belongs to which stream and in which order a reader gets
+//! them: the stream's log is the truth, a connection is a cursor. Does not own who may use the session or when
+//! it is idle (the table does), nor sockets, tasks or wakers: it names connections and calls by handles, and what
+//! follows from an input is told by [`Session::poll_effect`], drained after every call.
+//!
+//! Rests on 2025-11-25, basic, transports (sending messages, listening, multiple connections) and cancellation.
+
+mod app;
+mod end;
+mod inbox;
+mod log;
+mod outgoing;
+mod reader;
+mod sorted;
+mod stream;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+pub use app::Relation;
+pub use end::EndReason;
+pub use inbox::Inbound;
+pub use outgoing::{AnswerError, ServerRequestKey};
+pub use reader::{Disconnect, Head, ReaderOutput};
+pub use stream::{ConnectionKey, RequestKey};
+
+use crate::config::{ResponseMode, SessionConfig};
+use crate::id::RequestId;
+use crate::message::{Message, MessageKind, Notification, Request};
+use crate::outcome::Outcome;
+use crate::session::inbox::Inbox;
+use crate::session::outgoing::ServerRequest;
+use crate::session::sorted::SortedMap;
+use crate::session::stream::{Member, Members, Place, Reader, RequestStream, Standalone};
+use crate::slab::Slab;
+use crate::time::Timestamp;
+use crate::version::ProtocolVersion;
+
+/// One session. `X` is what a driver attaches to each message of the client.
+///
+/// Every method that may change something is followed by [`Session::poll_effect`] until it gives `None`.
+#[derive(Debug)]
+pub struct Session<X> {
+    delivery: Delivery,
+    phase: Phase,
+    draining: bool,
+    version: Option<ProtocolVersion>,
+    streams: Slab<RequestStream>,
+    in_flight: SortedMap<RequestId, RequestKey>,
+    standalone: Option<Box<Standalone>>,
+    outgoing: SortedMap<RequestId, ServerRequest>,
+    inbox: Inbox<X>,
+    effects: VecDeque<Effect>,
+    serial: u64,
+    /// A time before which nothing is due here; `MAX` if nothing ever is.
+    deadline: Timestamp,
+    counters: Counters,
+}
+
+/// How the app gets the client's messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// The driver calls the app with each message, which [`Session::handle_message`] gives back.
+    Call,
+    /// They wait in the inbox for an app that runs as long as the session.
+    Inbox,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    New,
+    Starting { request: RequestKey, until: Timestamp },
+    Open,
+    Ended(EndReason),
+}
+
+/// What a message of the client leads to.
+#[derive(Debug)]
+#[must_use]
+pub enum MessageAction<X> {
+    /// A notification or response was taken in: 202.
+    Accepted {
+        /// The message, for a session whose app is called and has to see it.
+        call: Option<Inbound<X>>,
+    },
+    /// A request is in flight now; its answer leaves through `connection`, whose head is held.
+    Open {
+        /// The message, for a session whose app is called.
+        call: Option<Inbound<X>>,
+        /// The connection that reads the request's stream.
+        connection: ConnectionKey,
+        /// The request.
+        request: RequestKey,
+    },
+    /// It was refused and has left nothing behind.
+    Refuse {
+        /// The request's id.
+        id: Option<RequestId>,
+        /// Why.
+        outcome: Outcome,
+    },
+}
+
+/// What a driver has to do because of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Come back with [`Session::handle_timeout`] at this time, which may have changed.
+    Alarm(Option<Timestamp>),
+    /// The session is over: reap it.
+    End(EndReason),
+    /// The app has answered `initialize` with a result.
+    Established,
+    /// A request that had outlived its connection has ended: give one exchange of the session back.
+    Release,
+    /// The answer to a request of the app is there.
+    WakeAnswer(ServerRequestKey),
+    /// The app has something to receive, or to learn that the session is over.
+    WakeApp,
+    /// The request was cancelled or has expired: the call that answers it should stop.
+    WakeCall(RequestKey),
+    /// A reader has something to read.
+    WakeConnection(ConnectionKey),
+}
+
+/// What was dropped or came to nothing, counted since the session began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Cancellations of the client that name no request in flight.
+    pub cancellations_unmatched: u32,
+    /// Responses of the client to no request of the app.
+    pub client_responses_unmatched: u32,
+    /// Notifications dropped for want of room or of a way to the client.
+    pub notes_dropped: u32,
+    /// Requests ended because they had no connection, or took too long.
+    pub requests_expired: u32,
+    /// Responses of the app to no request in flight.
+    pub responses_unmatched: u32,
+    /// Requests of the app that were answered with an error here.
+    pub server_requests_failed: u32,
+}
+
+impl<X> Session<X> {
+    /// A session that waits for its `initialize`.
+    #[must_use]
+    pub fn new(delivery: Delivery) -> Self {
+        Self {
+            delivery,
+            phase: Phase::New,
+            draining: false,
+            version: None,
+            streams: Slab::default(),
+            in_flight: SortedMap::default(),
+            standalone: None,
+            outgoing: SortedMap::default(),
+            inbox: Inbox::default(),
+            effects: VecDeque::new(),
+            serial: 0,
+            deadline: Timestamp::MAX,
+            counters: Counters::default(),
+        }
+    }
+
+    /// What was negotiated, once it was. `None` too if the app negotiated something unknown.
+    #[must_use]
+    pub const fn version(&self) -> Option<ProtocolVersion> {
+        self.version
+    }
+
+    /// How many requests of the client are in flight.
+    #[must_use]
+    pub fn requests_in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Whether this request has neither been answered nor cancelled.
+    #[must_use]
+    pub fn is_in_flight(&self, request: RequestKey) -> bool {
+        self.member(request).is_some_and(|member| member.open)
+    }
+
+    /// The id of a request in flight.
+    #[must_use]
+    pub fn request_id(&self, request: RequestKey) -> Option<&RequestId> {
+        self.member(request).map(|member| &member.id)
+    }
+
+    /// The request in flight with this id.
+    #[must_use]
+    pub fn request_with_id(&self, id: &RequestId) -> Option<RequestKey> {
+        self.in_flight.get(id).copied()
+    }
+
+    /// Why the session is over, if it is.
+    #[must_use]
+    pub const fn ended(&self) -> Option<EndReason> {
+        match self.phase {
+            Phase::Ended(reason) => Some(reason),
+            Phase::New | Phase::Open | Phase::Starting { .. } => None,
+        }
+    }
+
+    /// What has come to nothing so far.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The next thing to do because of earlier inputs, until `None`.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// A message of the client, which the gate has let through. `mode` is how a request wants to be answered.
+    ///
+    /// A request with an id that is in flight is refused and cannot disturb the first. Notifications and responses are
+    /// taken in even if they name something unknown or late, since clients end on a refusal.
+    pub fn handle_message(
+        &mut self,
+        now: Timestamp,
+        config: &SessionConfig,
+        message: Message,
+        context: X,
+        mode: ResponseMode,
+    ) -> MessageAction<X> {
+        let refuse = |id: Option<RequestId>, outcome| MessageAction::Refuse { id, outcome };
+        if matches!(self.phase, Phase::Ended(_)) {
+            let id = message.as_request().map(|request| request.id.clone());
+            return refuse(id, Outcome::SessionNotFound);
+        }
+        match message.kind() {
+            MessageKind::Request(request) => match self.admit(config, request, message.raw().len()) {
+                Err(outcome) => refuse(Some(request.id.clone()), outcome),
+                Ok(()) => {
+                    let Some((request, connection)) = self.open_stream(now, config, request, mode) else {
+                        return refuse(Some(request.id.clone()), Outcome::TooManyRequests);
+                    };
+                    MessageAction::Open { call: self.deliver(message, context), connection, request }
+                }
+            },
+            MessageKind::Notification(note) => {
+                if self.inbox_is_full(config, 2, message.raw().len()) {
+                    return refuse(None, Outcome::InboxFull { request: false });
+                }
+                if note.method == "notifications/cancelled" {
+                    self.cancel(note);
+                }
+                MessageAction::Accepted { call: self.deliver(message, context) }
+            }
+            MessageKind::Response(response) => {
+                if self.inbox_is_full(config, 2, message.raw().len()) {
+                    return refuse(None, Outcome::InboxFull { request: false });
+                }
+                let id = response.id.clone();
+                self.handle_answer(id.as_ref(), message, context);
+                MessageAction::Accepted { call: None }
+            }
+        }
+    }
+
+    /// The next message for an app that runs as long as the session.
+    pub fn poll_inbox(&mut self) -> Option<Inbound<X>> {
+        self.inbox.pop()
+    }
+
+    fn admit(&self, config: &SessionConfig, request: &Request, len: usize) -> Result<(), Outcome> {
+        if self.draining {
+            return Err(Outcome::ShuttingDown);
+        }
+        if request.initialize.is_some() && self.phase != Phase::New {
+            return Err(Outcome::AlreadyInitialized);
+        }
+        if self.in_flight.contains(&request.id) {
+            return Err(Outcome::DuplicateRequestId);
+        }
+        if self.in_flight.len() >= config.max_in_flight {
+            return Err(Outcome::TooManyRequests);
+        }
+        if self.inbox_is_full(config, 1, len) {
+            return Err(Outcome::InboxFull { request: true });
+        }
+        Ok(())
+    }
+
+    /// Registers a request with a stream of its own. The head of its connection is held.
+    fn open_stream(
+        &mut self,
+        now: Timestamp,
+        config: &SessionConfig,
+        request: &Request,
+        mode: ResponseMode,
+    ) -> Option<(RequestKey, ConnectionKey)> {
+        let initialize = request.initialize.is_some();
+        let window = match mode {
+            ResponseMode::Json => None,
+            _ if initialize => Some(config.initialize_window),
+            ResponseMode::Auto => Some(config.auto_window),
+            ResponseMode::Sse => Some(std::time::Duration::ZERO),
+        };
+        self.serial += 1;
+        let member = Member {
+            id: request.id.clone(),
+            token: request.progress_token.clone(),
+            open: true,
+            serial: self.serial,
+            since: now,
+            spoken: now,
+        };
+        let stream = self.streams.insert(RequestStream {
+            log: log::Log::default(),
+            members: Members::one(member),
+            open: 1,
+            reader: Some(Reader::Held { mode, until: window.map(|window| now.saturating_add(window)) }),
+            attached: 0,
+            detached: None,
+            refusal: None,
+        })?;
+        let key = RequestKey { stream, position: 0 };
+        self.in_flight.insert(request.id.clone(), key);
+        if initialize {
+            let until = now.saturating_add(config.start_timeout);
+            self.phase = Phase::Starting { request: key, until };
+            self.expect(until);
+        }
+        if let Some(age) = config.max_request_age {
+            self.expect(now.saturating_add(age));
+        }
+        Some((key, ConnectionKey { place: Place::Request(stream), attached: 0 }))
+    }
+
+    /// Gives a message to the app: into the inbox, or back to a driver that calls it.
+    fn deliver(&mut self, message: Message, context: X) -> Option<Inbound<X>> {
+        let inbound = Inbound { message, context: Some(context) };
+        match self.delivery {
+            Delivery::Call => Some(inbound),
+            Delivery::Inbox => {
+                self.push_inbox(inbound);
+                None
+            }
+        }
+    }
+
+    fn push_inbox(&mut self, inbound: Inbound<X>) {
+        self.inbox.push(inbound);
+        self.effects.push_back(Effect::WakeApp);
+    }
+
+    fn inbox_is_full(&self, config: &SessionConfig, times: usize, len: usize) -> bool {
+        self.delivery == Delivery::Inbox && self.inbox.is_full(config, times, len)
+    }
+
+    /// `notifications/cancelled` of the client: the request's stream ends without a response and its id is free. Naming
+    /// nothing in flight, or `initialize`, changes nothing (2025-11-25, cancellation).
+    fn cancel(&mut self, note: &Notification) {
+        let request = note.request_id.as_ref().and_then(|id| self.request_with_id(id));
+        let initialize = |key| matches!(self.phase, Phase::Starting { request, .. } if request == key);
+        match request {
+            Some(key) if !initialize(key) => self.end_request(key, None, Some(Outcome::Accepted)),
+            _ => self.counters.cancellations_unmatched += 1,
+        }
+    }
+
+    fn member(&self, request: RequestKey) -> Option<&Member> {
+        self.streams.get(request.stream)?.members.get(request.position)
+    }
+
+    /// Ends a request that the app has not answered: with an error in its log, or without a word. `refusal`
+    /// becomes the answer of a head that is still held.
+    fn end_request(&mut self, key: RequestKey, error: Option<Bytes>, refusal: Option<Outcome>) {
+        let Some(stream) = self.streams.get_mut(key.stream) else { return };
+        let Some(member) = stream.members.get_mut(key.position).filter(|member| member.open) else { return };
+        member.open = false;
+        self.in_flight.remove(&member.id);
+        stream.open -= 1;
+        if let Some(error) = error {
+            stream.log.push(log::Entry::Response, error);
+        }
+        if matches!(stream.reader, Some(Reader::Held { .. })) {
+            stream.refusal = refusal;
+        }
+        self.fail_outgoing_of(key);
+        self.effects.push_back(Effect::WakeCall(key));
+        self.after_answer(key);
+    }
+
+    /// A request of the stream was answered or ended: its reader looks, or the stream goes.
+    fn after_answer(&mut self, key: RequestKey) {
+        let Some(stream) = self.streams.get(key.stream) else { return };
+        if stream.reader.is_some() {
+            let connection = ConnectionKey { place: Place::Request(key.stream), attached: stream.attached };
+            self.effects.push_back(Effect::WakeConnection(connection));
+        } else if stream.open == 0 {
+            self.streams.remove(key.stream);
+            self.effects.push_back(Effect::Release);
+        }
+    }
+
+    /// Remembers that something is due at `at`. The alarm is only ever moved forward here; what has become void is noticed
+    /// when it rings.
+    fn expect(&mut self, at: Timestamp) {
+        if at < self.deadline {
+            self.deadline = at;
+            self.effects.push_back(Effect::Alarm(Some(at)));
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The streams of a session: request streams and the standalone one.
+//!
+//! Owns their parts: the log, who reads it, and which requests it will answer. What is pushed into which stream
+//! is decided in `app`, when a reader gets something in `reader`.
+
+use crate::config::ResponseMode;
+use crate::id::RequestId;
+use crate::outcome::Outcome;
+use crate::session::log::Log;
+use crate::slab::Key;
+use crate::time::Timestamp;
+
+/// The handle of a request of the client that is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestKey {
+    pub(super) stream: Key,
+    pub(super) position: u32,
+}
+
+/// The handle of one connection that reads a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionKey {
+    pub(super) place: Place,
+    /// Tells the connections of one stream apart.
+    pub(super) attached: u32,
+}
+
+/// Which stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Place {
+    Request(Key),
+    Standalone,
+}
+
+/// A stream born of a POST. It carries the answers to one or more requests and ends after the last of them.
+#[derive(Debug)]
+pub(super) struct RequestStream {
+    pub(super) log: Log,
+    pub(super) members: Members,
+    /// How many of them have no answer yet.
+    pub(super) open: u32,
+    pub(super) reader: Option<Reader>,
+    pub(super) attached: u32,
+    /// Since when no connection reads it.
+    pub(super) detached: Option<Timestamp>,
+    /// Why a head that is still held becomes an error.
+    pub(super) refusal: Option<Outcome>,
+}
+
+/// The connection that reads a request stream.
+#[derive(Debug)]
+pub(super) enum Reader {
+    /// Its head has not left: JSON, a stream or an error are still to be chosen.
+    Held { mode: ResponseMode, until: Option<Timestamp> },
+    /// Events are on their way. `begun`: the first byte has been written.
+    Streaming { begun: bool },
+}
+
+/// The requests of one stream. The first is stored in place, since there is hardly ever a second.
+#[derive(Debug)]
+pub(super) struct Members {
+    first: Member,
+    more: Vec<Member>,
+}
+
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) id: RequestId,
+    pub(super) token: Option<RequestId>,
+    pub(super) open: bool,
+    /// Orders the requests of a session by arrival.
+    pub(super) serial: u64,
+    pub(super) since: Timestamp,
+    /// When the app last said something about it.
+    pub(super) spoken: Timestamp,
+}
+
+impl Members {
+    pub(super) const fn one(first: Member) -> Self {
+        Self { first, more: Vec::new() }
+    }
+
+    pub(super) fn get(&self, position: u32) -> Option<&Member> {
+        self.iter().nth(position as usize)
+    }
+
+    pub(super) fn get_mut(&mut self, position: u32) -> Option<&mut Member> {
+        self.iter_mut().nth(position as usize)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Member> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Member> {
+        std::iter::once(&mut self.first).chain(&mut self.more)
+    }
+}
+
+impl RequestStream {
+    pub(super) const fn is_json(&self) -> bool {
+        matches!(self.reader, Some(Reader::Held { mode: ResponseMode::Json, .. }))
+    }
+
+    /// Whether what is pushed now can still reach the client.
+    pub(super) const fn is_open(&self) -> bool {
+        self.open > 0 && self.reader.is_some()
+    }
+}
+
+/// The stream that GET serves. It lives as long as the session.
+#[derive(Debug, Default)]
+pub(super) struct Standalone {
+    pub(super) log: Log,
+    /// The connections that read it, oldest first; the newest gets the messages.
+    pub(super) readers: Vec<StandaloneReader>,
+    pub(super) attached: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct StandaloneReader {
+    pub(super) attached: u32,
+    pub(super) begun: bool,
+    /// It is to end, with or without a word on when to come back.
+    pub(super) closing: Option<Closing>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Closing {
+    /// After what is in the log.
+    Final,
+    /// At once, and the client should come back after the retry interval.
+    Retry,
+    /// At once: a newer connection has taken its place.
+    Superseded,
+}
+
+impl Standalone {
+    /// The connection that gets the messages: the newest that isn't closing.
+    pub(super) fn carrier(&self) -> Option<ConnectionKey> {
+        let reader =
+            self.readers.iter().rev().find(|reader| reader.closing.is_none_or(|closing| closing == Closing::Final))?;
+        Some(ConnectionKey { place: Place::Standalone, attached: reader.attached })
+    }
+}
