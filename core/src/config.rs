@@ -33,15 +33,18 @@ impl Config {
 /// What the gate lets in.
 #[derive(Clone, Debug)]
 pub struct GateConfig {
-    /// Names that the `Host` header may carry besides the loopback names: `name` for any port, `name:port`
-    /// for that port, `name:*` as the first; IPv6 addresses in brackets; `*` alone for every name. Default: none.
+    /// Names that the `Host` header may carry besides the loopback names: `name` for any port, `name:port` for
+    /// that port, `name:*` as the first; IPv6 addresses in brackets; `*` alone for every name. Compared in any
+    /// case, a dot at the end makes another name. An entry for port 80 or 443 is met by a `Host` without port too,
+    /// since clients leave the default port out. Default: none.
     pub allowed_hosts: Vec<String>,
     /// Origins that browsers may send besides the loopback ones: `scheme://name` for the scheme's default port,
     /// `scheme://name:port`, `scheme://name:*` for every port. Default: none.
     pub allowed_origins: Vec<String>,
     /// How long a body may take from its head to its last byte. Default: 30 s.
     pub body_timeout: Duration,
-    /// Whether `localhost`, 127.0.0.0/8 and `[::1]` with any port are good in `Host`. Default: yes.
+    /// Whether `localhost`, 127.0.0.0/8 (in canonical dotted form) and `[::1]` with any port are good in `Host`.
+    /// Default: yes.
     pub loopback_hosts: bool,
     /// Whether loopback origins (http and https, any port) are good. Meant for listeners on a loopback address.
     /// Default: yes.
@@ -67,7 +70,7 @@ impl Default for GateConfig {
 }
 
 impl GateConfig {
-    fn check(&self) -> Result<(), ConfigError> {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
         positive("max_body", self.max_body)?;
         positive_time("body_timeout", self.body_timeout)
     }

@@ -1,1 +1,374 @@
 //! What is this request?
+//!
+//! Owns the fixed order of the checks that come before any session: first those of the head, so that a bad request
+//! costs no body, then those of the body. Before the last of them nothing is created, spawned or promised. Does
+//! not own which sessions exist and whose they are, which the table knows; nor credentials, which the driver
+//! verifies; nor what an answer looks like, which [`Outcome`] decides.
+//!
+//! ```text
+//! head: method ─ Host ─ Origin ─ declared size ─┬─ POST:   Content-Type ─ Accept ─ version ─ session ─► Post
+//!                                               ├─ GET:                   Accept ─ version ─ session ─► Get
+//!                                               └─ DELETE:                         version ─ session ─► Delete
+//!
+//! Post: look up the session, if `PostHead::look_up` names one; then read the body, within the limits
+//!
+//! body: size ─ UTF-8, JSON ─ one message ─ era ─┬─ initialize: whole ─ no session ─► Create
+//!                                               └─ all else:           live session ─► Deliver
+//!
+//! every check, if it fails: ─► Answer
+//! ```
+//!
+//! A request with two faults is answered for the one that is checked first.
+//!
+//! ```
+//! use bytes::Bytes;
+//! use sessile_core::config::GateConfig;
+//! use sessile_core::{BodyAction, Gate, HeadAction};
+//!
+//! let gate = Gate::new(&GateConfig::default())?;
+//! let request = http::Request::post("/mcp")
+//!     .header("host", "localhost:8080")
+//!     .header("content-type", "application/json")
+//!     .header("accept", "application/json, text/event-stream");
+//! let (head, ()) = request.body(()).expect("a request").into_parts();
+//! let HeadAction::Post(post) = gate.head(&head) else { panic!("the head is good") };
+//! assert_eq!(post.look_up(), None);
+//! let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":
+//!     {"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+//! assert!(matches!(gate.body(&post, false, Bytes::from(body)), BodyAction::Create(_)));
+//! # Ok::<(), sessile_core::ConfigError>(())
+//! ```
+
+mod accept;
+mod content_type;
+mod field;
+mod host;
+mod length;
+mod origin;
+#[cfg(test)]
+mod tests;
+mod version;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, Method};
+
+use accept::Accepted;
+use host::Hosts;
+use origin::Origins;
+pub use version::VersionHeader;
+
+use crate::config::{ConfigError, GateConfig, ResponseMode};
+use crate::id::{EventId, RequestId, SessionId};
+use crate::message::{Message, MessageError, MessageKind};
+use crate::outcome::Outcome;
+
+/// The header with which a client resumes a stream (2025-11-25, transports, resumability).
+pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// The header that names the protocol version after `initialize` (2025-11-25, transports, protocol version header).
+pub const MCP_PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// The header that names the session (2025-11-25, transports, session management).
+pub const MCP_SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// The settings of the gate, compiled once, and the checks over them. Immutable, so that all connections share one.
+#[derive(Debug)]
+pub struct Gate {
+    body_timeout: Duration,
+    hosts: Hosts,
+    max_body: usize,
+    origins: Origins,
+    response_mode: ResponseMode,
+}
+
+impl Gate {
+    /// Compiles the settings.
+    ///
+    /// # Errors
+    ///
+    /// The first setting that is out of its range, or the first host or origin of the lists that is none.
+    pub fn new(config: &GateConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Self {
+            body_timeout: config.body_timeout,
+            hosts: Hosts::new(&config.allowed_hosts, config.loopback_hosts)?,
+            max_body: config.max_body,
+            origins: Origins::new(&config.allowed_origins, config.loopback_origins)?,
+            response_mode: config.response_mode,
+        })
+    }
+
+    /// Looks at the head alone. Looks up no session, allocates nothing for a good head.
+    pub fn head(&self, head: &Parts) -> HeadAction {
+        self.try_head(head).unwrap_or_else(HeadAction::Answer)
+    }
+
+    /// Looks at the whole body of a POST. `live`: the session that [`PostHead::look_up`] named was looked up for the
+    /// request's principal and is live, so that the exchange is already routed to it.
+    ///
+    /// A driver that found no such session answers [`Outcome::SessionNotFound`] without a body; one that asks here all
+    /// the same gets that answer.
+    pub fn body(&self, post: &PostHead, live: bool, body: Bytes) -> BodyAction {
+        if body.len() > self.max_body {
+            return BodyAction::Answer { outcome: Outcome::BodyTooLarge, id: None };
+        }
+        let message = match Message::parse(body) {
+            Ok(message) => message,
+            Err(error) => {
+                let (outcome, id) = match error {
+                    MessageError::Batch => (Outcome::NotOneMessage { why: "batches are not supported" }, None),
+                    MessageError::NotAMessage { id, why } => (Outcome::NotOneMessage { why }, id),
+                    MessageError::NotJson => (Outcome::NotJson, None),
+                };
+                return BodyAction::Answer { outcome, id };
+            }
+        };
+        match admit(post, live, &message) {
+            Ok(Admitted::Create) => BodyAction::Create(message),
+            Ok(Admitted::Deliver) => BodyAction::Deliver(message),
+            Err(outcome) => BodyAction::Answer { outcome, id: message.as_request().map(|request| request.id.clone()) },
+        }
+    }
+
+    /// How many bytes of a body are read at most; one more is [`Outcome::BodyTooLarge`].
+    #[must_use]
+    pub const fn max_body(&self) -> usize {
+        self.max_body
+    }
+
+    /// How long a body may take from its head to its last byte; later is [`Outcome::BodyTooSlow`].
+    #[must_use]
+    pub const fn body_timeout(&self) -> Duration {
+        self.body_timeout
+    }
+
+    /// After an answer to the head: whether the body may be small enough to be read and discarded, so that the
+    /// connection can go on. `false` if it is declared to be larger than the limit, or in a way that says nothing
+    /// certain; then the connection has to be closed. A body of undeclared size still has to be counted.
+    #[must_use]
+    pub fn may_drain(&self, head: &Parts) -> bool {
+        length::declared(&head.headers).is_ok_and(|size| size.is_none_or(|size| self.fits(size)))
+    }
+
+    fn try_head(&self, head: &Parts) -> Result<HeadAction, Outcome> {
+        let method = Served::of(&head.method).ok_or(Outcome::MethodNotAllowed)?;
+        if !self.hosts.allow(head) {
+            return Err(Outcome::HostNotAllowed);
+        }
+        let headers = &head.headers;
+        if !self.origins.allow(headers) {
+            return Err(Outcome::OriginNotAllowed);
+        }
+        match length::declared(headers) {
+            Ok(Some(size)) if !self.fits(size) => return Err(Outcome::BodyTooLarge),
+            Ok(_) => {}
+            Err(_) => return Err(Outcome::HeaderMalformed { name: "Content-Length" }),
+        }
+        match method {
+            Served::Delete => served_session(headers).map(HeadAction::Delete),
+            Served::Get => get(headers).map(HeadAction::Get),
+            Served::Post => self.post(headers).map(HeadAction::Post),
+        }
+    }
+
+    fn post(&self, headers: &HeaderMap) -> Result<PostHead, Outcome> {
+        if !single(headers, CONTENT_TYPE, "Content-Type")?.is_some_and(content_type::is_json) {
+            return Err(Outcome::WrongContentType);
+        }
+        let mode = Accepted::read(headers).narrow(self.response_mode).ok_or(Outcome::NotAcceptable)?;
+        let version = version(headers)?;
+        let session = session(headers)?;
+        // A head that speaks of another version may belong to a request without session, for which this
+        // header means nothing; the body tells.
+        if session == SessionHeader::Unreadable && !matches!(version, VersionHeader::Other(_)) {
+            return Err(Outcome::SessionNotFound);
+        }
+        Ok(PostHead { session, version, mode })
+    }
+
+    fn fits(&self, size: u64) -> bool {
+        usize::try_from(size).is_ok_and(|size| size <= self.max_body)
+    }
+}
+
+/// What to do after a look at the head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum HeadAction {
+    /// Refuse it, without a look at the body; see [`Gate::may_drain`].
+    Answer(Outcome),
+    /// Look up this session and end it.
+    Delete(SessionId),
+    /// Look up the session and serve one of its streams.
+    Get(GetHead),
+    /// Look up the session, if [`PostHead::look_up`] names one, then read the body and look at that.
+    Post(PostHead),
+}
+
+/// The head of a good GET.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GetHead {
+    /// The session.
+    pub session: SessionId,
+    /// Where to resume. `None` asks for the standalone stream as it is now; so does an empty header, since an
+    /// event source that has read no id has the empty string for it.
+    pub last_event_id: Option<LastEventId>,
+}
+
+/// What the `Last-Event-ID` header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastEventId {
+    /// After this event.
+    Position(EventId),
+    /// After something that is no event of ours.
+    Unreadable,
+}
+
+/// The head of a good POST.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostHead {
+    /// Which session it names.
+    pub session: SessionHeader,
+    /// Which version it names.
+    pub version: VersionHeader,
+    /// The configured response mode, narrowed to what the client accepts.
+    pub mode: ResponseMode,
+}
+
+impl PostHead {
+    /// The session that must be looked up, for the request's principal, before the body is read: if it isn't live,
+    /// the answer is [`Outcome::SessionNotFound`]. `None` if there is none to look up, or if only the body can
+    /// tell whether the request has anything to do with sessions.
+    #[must_use]
+    pub const fn look_up(&self) -> Option<SessionId> {
+        match (&self.version, &self.session) {
+            (VersionHeader::Absent | VersionHeader::Legacy(_), SessionHeader::Named(id)) => Some(*id),
+            (VersionHeader::Absent | VersionHeader::Legacy(_), SessionHeader::Missing | SessionHeader::Unreadable)
+            | (VersionHeader::Other(_), _) => None,
+        }
+    }
+}
+
+/// What the `Mcp-Session-Id` header says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionHeader {
+    /// Nothing: it is absent or empty.
+    Missing,
+    /// A session that may exist.
+    Named(SessionId),
+    /// Something that we never gave out.
+    Unreadable,
+}
+
+/// What to do after a look at the body.
+#[derive(Clone, Debug)]
+#[must_use]
+pub enum BodyAction {
+    /// Refuse it.
+    Answer {
+        /// Why.
+        outcome: Outcome,
+        /// The request's id, if it is a request and its id could be read.
+        id: Option<RequestId>,
+    },
+    /// Admit a session for this complete `initialize`.
+    Create(Message),
+    /// Hand the message to the session that was looked up.
+    Deliver(Message),
+}
+
+/// The methods of HTTP that are served.
+enum Served {
+    Delete,
+    Get,
+    Post,
+}
+
+impl Served {
+    const fn of(method: &Method) -> Option<Self> {
+        match *method {
+            Method::DELETE => Some(Self::Delete),
+            Method::GET => Some(Self::Get),
+            Method::POST => Some(Self::Post),
+            _ => None,
+        }
+    }
+}
+
+fn get(headers: &HeaderMap) -> Result<GetHead, Outcome> {
+    if !Accepted::read(headers).events {
+        return Err(Outcome::NotAcceptable);
+    }
+    let session = served_session(headers)?;
+    let last_event_id = match single(headers, LAST_EVENT_ID, "Last-Event-ID")? {
+        None | Some([]) => None,
+        Some(text) => Some(EventId::parse(text).map_or(LastEventId::Unreadable, LastEventId::Position)),
+    };
+    Ok(GetHead { session, last_event_id })
+}
+
+/// The session of a GET or DELETE, which have no body that could tell more.
+fn served_session(headers: &HeaderMap) -> Result<SessionId, Outcome> {
+    if let VersionHeader::Other(requested) = version(headers)? {
+        return Err(Outcome::UnsupportedVersion { requested });
+    }
+    match session(headers)? {
+        SessionHeader::Missing => Err(Outcome::MissingSession),
+        SessionHeader::Named(id) => Ok(id),
+        SessionHeader::Unreadable => Err(Outcome::SessionNotFound),
+    }
+}
+
+fn version(headers: &HeaderMap) -> Result<VersionHeader, Outcome> {
+    Ok(VersionHeader::read(single(headers, MCP_PROTOCOL_VERSION, "MCP-Protocol-Version")?))
+}
+
+fn session(headers: &HeaderMap) -> Result<SessionHeader, Outcome> {
+    Ok(match single(headers, MCP_SESSION_ID, "Mcp-Session-Id")? {
+        None | Some([]) => SessionHeader::Missing,
+        Some(text) => SessionId::parse(text).map_or(SessionHeader::Unreadable, SessionHeader::Named),
+    })
+}
+
+fn single<'a>(headers: &'a HeaderMap, name: HeaderName, shown: &'static str) -> Result<Option<&'a [u8]>, Outcome> {
+    field::single(headers, name).map_err(|_| Outcome::HeaderMalformed { name: shown })
+}
+
+/// What a message may do.
+enum Admitted {
+    Create,
+    Deliver,
+}
+
+fn admit(post: &PostHead, live: bool, message: &Message) -> Result<Admitted, Outcome> {
+    let initialize = message.method() == Some("initialize");
+    // The era: the body's own mark comes first, and `initialize` is legacy whatever its header says.
+    if let Some(requested) = message.as_request().and_then(|request| request.modern_version.as_deref()) {
+        return Err(Outcome::UnsupportedVersion { requested: version::printable(requested.as_bytes()) });
+    }
+    if let VersionHeader::Other(requested) = &post.version
+        && !initialize
+    {
+        return Err(Outcome::UnsupportedVersion { requested: requested.clone() });
+    }
+    if initialize {
+        let complete = match message.kind() {
+            MessageKind::Request(request) => request.initialize.as_ref().is_some_and(|params| params.complete),
+            MessageKind::Notification(_) | MessageKind::Response(_) => {
+                return Err(Outcome::NotOneMessage { why: "initialize must be a request" });
+            }
+        };
+        if !complete {
+            return Err(Outcome::InitializeIncomplete);
+        }
+    }
+    match (&post.session, live) {
+        (_, true) if initialize => Err(Outcome::AlreadyInitialized),
+        (_, true) => Ok(Admitted::Deliver),
+        (SessionHeader::Missing, false) if initialize => Ok(Admitted::Create),
+        (SessionHeader::Missing, false) => Err(Outcome::MissingSession),
+        (SessionHeader::Named(_) | SessionHeader::Unreadable, false) => Err(Outcome::SessionNotFound),
+    }
+}
