@@ -291,6 +291,7 @@ mod tests {
             (Outcome::NotResumable, 400, Some(-32600), None, "cannot be resumed"),
             (Outcome::NotTheEndpoint, 404, None, None, "Not found"),
             (Outcome::OriginNotAllowed, 403, Some(-32600), None, "Origin not allowed"),
+            (Outcome::RequestExpired, 500, Some(-32603), None, "took longer"),
             (Outcome::SessionEnded, 500, Some(-32603), None, "ended before"),
             (Outcome::SessionNotFound, 404, Some(-32600), None, "Session not found"),
             (Outcome::ShuttingDown, 503, Some(-32603), Some("5"), "shutting down"),
@@ -307,7 +308,7 @@ mod tests {
             (Outcome::WrongContentType, 415, Some(-32600), None, "application/json"),
         ];
         let rows: BTreeSet<_> = table.iter().map(|(outcome, ..)| row(outcome)).collect();
-        assert_eq!(rows.len(), 27, "an outcome is not in the table");
+        assert_eq!(rows.len(), 28, "an outcome is not in the table");
         table
     }
 
@@ -341,6 +342,7 @@ mod tests {
             Outcome::TooManyRequests => 24,
             Outcome::UnsupportedVersion { .. } => 25,
             Outcome::WrongContentType => 26,
+            Outcome::RequestExpired => 27,
         }
     }
 
