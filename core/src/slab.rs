@@ -147,14 +147,6 @@ impl<T> Slab<T> {
             Content::Vacant(_) => None,
         })
     }
-
-    /// All values in slot order, which is deterministic.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
-        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| match &mut slot.content {
-            Content::Occupied(value) => Some((Key { index: index as u32, generation: slot.generation }, value)),
-            Content::Vacant(_) => None,
-        })
-    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ use crate::version::ProtocolVersion;
 pub enum Relation {
     /// The app can't say; see the rules of this module.
     Derived,
+    /// One that is no longer in flight: a note about it is dropped, a request gets an error.
+    Over,
     /// This one.
     Request(RequestKey),
     /// None: it goes to the standalone stream.
@@ -44,11 +46,15 @@ impl<X> Session<X> {
                 None => self.counters.responses_unmatched += 1,
             },
             MessageKind::Request(request) => {
+                if relation == Relation::Over {
+                    self.refuse_server_request(&request.id);
+                    return;
+                }
                 let related = match relation {
                     Relation::Derived if request.method == "ping" => None,
                     Relation::Derived => self.newest_in_flight(),
                     Relation::Request(key) => Some(key),
-                    Relation::Unrelated => None,
+                    Relation::Over | Relation::Unrelated => None,
                 };
                 self.speak(now, related);
                 let id = request.id.clone();
@@ -60,6 +66,10 @@ impl<X> Session<X> {
                     Relation::Request(key) => {
                         self.speak(now, Some(key));
                         Some(Place::Request(key.stream))
+                    }
+                    Relation::Over => {
+                        self.counters.notes_dropped += 1;
+                        None
                     }
                     Relation::Unrelated => Some(Place::Standalone),
                 };

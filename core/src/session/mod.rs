@@ -177,6 +177,17 @@ impl<X> Session<X> {
         self.version
     }
 
+    /// Whether a head that leaves now may carry the session's id: not on an error, and not once the app has refused
+    /// to begin.
+    #[must_use]
+    pub fn announces_id(&self) -> bool {
+        match self.phase {
+            Phase::Open => true,
+            Phase::Starting { request, .. } => self.is_in_flight(request),
+            Phase::Ended(_) | Phase::New => false,
+        }
+    }
+
     /// How many requests of the client are in flight.
     #[must_use]
     pub fn requests_in_flight(&self) -> usize {

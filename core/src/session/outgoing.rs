@@ -133,6 +133,12 @@ impl<X> Session<X> {
         }
     }
 
+    /// A request of the app that belongs to a request that is over.
+    pub(super) fn refuse_server_request(&mut self, id: &RequestId) {
+        self.counters.server_requests_failed += 1;
+        self.answer_app(id, -32603, AnswerError::Ended.as_str());
+    }
+
     fn send_request(
         &mut self,
         now: Timestamp,

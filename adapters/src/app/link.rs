@@ -1,0 +1,184 @@
+//! The link between a session and an app that runs as long as it.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use http::request::Parts;
+use sessile_core::session::Relation;
+use sessile_core::{Message, ProtocolVersion, RequestId};
+
+use crate::manager::SessionInfo;
+use crate::manager::cell::Cell;
+use crate::manager::hub::Hub;
+
+/// Both directions of the link. No channel lies between: receiving and sending go through the session's lock.
+#[derive(Debug)]
+pub struct AppLink {
+    receiver: Receiver,
+    sender: Sender,
+}
+
+/// A message of the client.
+#[derive(Clone, Debug)]
+pub struct Inbound {
+    /// The message, as it arrived.
+    pub message: Message,
+    /// Head of the HTTP request that brought it: headers and extensions. `None` for a message that the session made up, such as the error
+    /// for a request of the server that could not be delivered.
+    pub parts: Option<Arc<Parts>>,
+}
+
+/// The client's messages, in the order in which their bodies were complete.
+#[derive(Debug)]
+pub struct Receiver(Half<()>);
+
+/// The server's messages. They never wait: what has no way to the client is dropped (notifications) or answered with an error
+/// (requests), and responses always have one.
+#[derive(Clone, Debug)]
+pub struct Sender(Half<()>);
+
+/// A session that has ended takes no more messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the session has ended")]
+pub struct SendError;
+
+/// The session, and the tables that its effects go to.
+#[expect(unnameable_types, reason = "passed within a sealed trait")]
+pub struct Half<S> {
+    pub(crate) cell: Arc<Cell<S>>,
+    pub(crate) hub: Arc<Hub<S>>,
+}
+
+impl<S> Clone for Half<S> {
+    fn clone(&self) -> Self {
+        Self { cell: Arc::clone(&self.cell), hub: Arc::clone(&self.hub) }
+    }
+}
+
+impl<S> std::fmt::Debug for Half<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.cell.info.fmt(f)
+    }
+}
+
+impl AppLink {
+    pub(crate) fn new(half: Half<()>) -> Self {
+        Self { receiver: Receiver(half.clone()), sender: Sender(half) }
+    }
+
+    /// The session.
+    #[must_use]
+    pub fn session(&self) -> &SessionInfo {
+        self.sender.session()
+    }
+
+    /// Both directions, for loops of their own.
+    #[must_use]
+    pub fn split(self) -> (Receiver, Sender) {
+        (self.receiver, self.sender)
+    }
+
+    /// See [`Receiver::recv`].
+    pub async fn recv(&mut self) -> Option<Inbound> {
+        self.receiver.recv().await
+    }
+
+    /// See [`Sender::send`].
+    ///
+    /// # Errors
+    ///
+    /// If the session has ended.
+    pub fn send(&self, message: Message) -> Result<(), SendError> {
+        self.sender.send(message)
+    }
+}
+
+impl Receiver {
+    /// Waits for the next message. `None`: the session has ended. Cancel-safe.
+    ///
+    /// Requests that the client cancels, and those that expire, are told by `notifications/cancelled`.
+    pub async fn recv(&mut self) -> Option<Inbound> {
+        poll_fn(|cx| {
+            let mut inner = self.0.cell.lock();
+            if let Some(inbound) = inner.session.poll_inbox() {
+                return Poll::Ready(Some(Inbound { message: inbound.message, parts: inbound.context }));
+            }
+            if inner.session.ended().is_some() {
+                return Poll::Ready(None);
+            }
+            match &mut inner.app {
+                Some(known) => known.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The session.
+    #[must_use]
+    pub fn session(&self) -> &SessionInfo {
+        &self.0.cell.info
+    }
+}
+
+impl Sender {
+    /// Sends a message of the server, which can't say what request it belongs to: that is derived, see
+    /// [`sessile_core::session::Relation::Derived`].
+    ///
+    /// # Errors
+    ///
+    /// If the session has ended.
+    pub fn send(&self, message: Message) -> Result<(), SendError> {
+        self.push(message, |_| Relation::Derived)
+    }
+
+    /// Sends a message that belongs to the client's request with this id. If that is no longer in flight, notifications are dropped and
+    /// requests get an error.
+    ///
+    /// # Errors
+    ///
+    /// If the session has ended.
+    pub fn send_related(&self, message: Message, request: &RequestId) -> Result<(), SendError> {
+        self.push(message, |session| session.request_with_id(request).map_or(Relation::Over, Relation::Request))
+    }
+
+    /// Sends a message that belongs to no request: it goes to the standalone stream.
+    ///
+    /// # Errors
+    ///
+    /// If the session has ended.
+    pub fn send_unrelated(&self, message: Message) -> Result<(), SendError> {
+        self.push(message, |_| Relation::Unrelated)
+    }
+
+    /// The session.
+    #[must_use]
+    pub fn session(&self) -> &SessionInfo {
+        &self.0.cell.info
+    }
+
+    /// The negotiated revision, once the server has answered `initialize`.
+    #[must_use]
+    pub fn version(&self) -> Option<ProtocolVersion> {
+        self.0.cell.version()
+    }
+
+    fn push(
+        &self,
+        message: Message,
+        relation: impl FnOnce(&sessile_core::session::Session<Arc<Parts>>) -> Relation,
+    ) -> Result<(), SendError> {
+        let Half { cell, hub } = &self.0;
+        let now = hub.now();
+        let mut inner = cell.lock();
+        if inner.session.ended().is_some() {
+            return Err(SendError);
+        }
+        let relation = relation(&inner.session);
+        inner.session.handle_app_message(now, &hub.config.session, message, relation);
+        hub.settle(cell, inner);
+        Ok(())
+    }
+}

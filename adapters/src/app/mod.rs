@@ -1,0 +1,171 @@
+//! The MCP servers behind the sessions.
+//!
+//! Owns the two ways to be one: [`Handler`], for servers that answer message by message, and [`App`], for servers that run for
+//! the whole session. Does not own streams or sessions: an app speaks, the session decides where it is heard.
+
+mod context;
+mod function;
+mod link;
+
+use std::error::Error;
+use std::future::Future;
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+pub(crate) use context::{Answering, ReplyKind, error_message};
+pub use context::{Context, Reply, RequestError};
+pub use function::{Function, handler_fn};
+pub(crate) use link::Half;
+pub use link::{AppLink, Inbound, Receiver, SendError, Sender};
+use sessile_core::Message;
+use sessile_core::session::Delivery;
+
+pub use crate::manager::SessionInfo;
+
+/// A server that answers message by message, with a state for each session and no task of its own.
+///
+/// An answer that is ready at once leaves in one write and costs no task. A call that takes longer goes on when its client has
+/// gone (up to revision 2025-11-25 a lost connection cancels nothing); it is dropped when the client cancels it, or when its session ends.
+pub trait Handler: Send + Sync + 'static {
+    /// What it keeps for each session.
+    type State: Send + Sync + 'static;
+
+    /// Makes the state of a new session.
+    fn open(&self, session: &SessionInfo) -> Self::State;
+
+    /// Answers one request, `initialize` included, or takes one notification, to which the reply is [`Reply::none`].
+    fn call(&self, context: Context<Self::State>, message: Message) -> impl Future<Output = Reply> + Send;
+}
+
+/// A server that runs for the whole session: a child process, a server of another crate.
+pub trait App: Send + Sync + 'static {
+    /// Runs one session. It ends when this returns: with `Ok` as finished, with `Err` as crashed. When the session ends for
+    /// another reason the link gives no more messages, and this should clean up and return.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the server from serving; it is logged.
+    fn run(&self, link: AppLink) -> impl Future<Output = Result<(), AppError>> + Send;
+}
+
+/// Why an app could not serve its session.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AppError {
+    /// The server ended by itself.
+    #[error("the server ended: {0}")]
+    Exited(String),
+    /// Reading from or writing to it failed.
+    #[error("input or output of the server failed: {0}")]
+    Io(#[source] io::Error),
+    /// Anything else.
+    #[error("{0}")]
+    Other(#[source] Box<dyn Error + Send + Sync>),
+    /// It panicked.
+    #[error("the app panicked")]
+    Panicked,
+    /// It could not be started.
+    #[error("the server could not be started: {0}")]
+    Start(#[source] io::Error),
+}
+
+/// The future of one call.
+pub(crate) type CallFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
+/// The future of one session's app.
+pub(crate) type RunFuture = Pin<Box<dyn Future<Output = Result<(), AppError>> + Send>>;
+
+/// What the manager needs of either kind.
+pub trait Backend: sealed::Sealed + Send + Sync + 'static {
+    /// The state of a session.
+    type State: Send + Sync + 'static;
+}
+
+pub(crate) mod sealed {
+    use super::{CallFuture, Context, Delivery, Message, RunFuture, SessionInfo};
+
+    /// The workings of a [`super::Backend`].
+    #[expect(unnameable_types, reason = "sealed")]
+    pub trait Sealed {
+        type State: Send + Sync + 'static;
+        const DELIVERY: Delivery;
+        fn open(&self, session: &SessionInfo) -> Self::State;
+        fn run(&self, link: super::Half<Self::State>) -> Option<RunFuture>;
+        fn call(&self, context: Context<Self::State>, message: Message) -> Option<CallFuture>;
+    }
+}
+
+/// A [`Handler`] behind a manager.
+#[derive(Debug)]
+pub struct Calls<H>(Arc<H>);
+
+/// An [`App`] behind a manager.
+#[derive(Debug)]
+pub struct Tasks<A>(Arc<A>);
+
+impl<H> Calls<H> {
+    pub(crate) fn new(handler: H) -> Self {
+        Self(Arc::new(handler))
+    }
+}
+
+impl<A> Tasks<A> {
+    pub(crate) fn new(app: A) -> Self {
+        Self(Arc::new(app))
+    }
+}
+
+impl<H: Handler> Backend for Calls<H> {
+    type State = H::State;
+}
+
+impl<H: Handler> sealed::Sealed for Calls<H> {
+    type State = H::State;
+    const DELIVERY: Delivery = Delivery::Call;
+
+    fn open(&self, session: &SessionInfo) -> H::State {
+        self.0.open(session)
+    }
+
+    fn run(&self, _: Half<H::State>) -> Option<RunFuture> {
+        None
+    }
+
+    fn call(&self, context: Context<H::State>, message: Message) -> Option<CallFuture> {
+        let handler = Arc::clone(&self.0);
+        Some(Box::pin(async move { handler.call(context, message).await }))
+    }
+}
+
+impl<A: App> Backend for Tasks<A> {
+    type State = ();
+}
+
+impl<A: App> sealed::Sealed for Tasks<A> {
+    type State = ();
+    const DELIVERY: Delivery = Delivery::Inbox;
+
+    fn open(&self, _: &SessionInfo) {}
+
+    fn run(&self, half: Half<()>) -> Option<RunFuture> {
+        let app = Arc::clone(&self.0);
+        Some(Box::pin(async move { app.run(AppLink::new(half)).await }))
+    }
+
+    fn call(&self, _: Context<()>, _: Message) -> Option<CallFuture> {
+        None
+    }
+}
+
+/// Polls a future of an app; a panic in it is its failure and nobody else's. Afterwards the future must not be polled again.
+pub(crate) fn poll_guarded<F: Future + ?Sized>(
+    future: Pin<&mut F>,
+    cx: &mut TaskContext<'_>,
+) -> Poll<Result<F::Output, AppError>> {
+    match std::panic::catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
+        Ok(poll) => poll.map(Ok),
+        Err(_) => Poll::Ready(Err(AppError::Panicked)),
+    }
+}

@@ -1,0 +1,408 @@
+//! One exchange: a request of the client, from its message to the end of its answer.
+//!
+//! Owns the guards that tell the session that a connection has gone and the table that an exchange is over, whatever the way out.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Response};
+use sessile_core::session::{ConnectionKey, Disconnect, Head, ReaderOutput, RequestKey};
+use sessile_core::table::CloseReason;
+use sessile_core::{MCP_SESSION_ID, RequestId, Timestamp, sse};
+use tracing::warn;
+
+use super::body::{Body, Events};
+use crate::app::{AppError, CallFuture, Reply, ReplyKind, error_message, poll_guarded};
+use crate::manager::cell::{Cell, Inner};
+use crate::manager::hub::{Hub, Ticket};
+use crate::runtime::{Runtime, Timer};
+
+/// A connection that reads a stream of a session. Dropping it is a disconnect, or the orderly end.
+pub(super) struct Connection<S> {
+    ticket: Ticket<S>,
+    key: ConnectionKey,
+    /// The session has said that this connection gets nothing more.
+    finished: bool,
+}
+
+impl<S> Connection<S> {
+    pub(super) const fn new(ticket: Ticket<S>, key: ConnectionKey) -> Self {
+        Self { ticket, key, finished: false }
+    }
+
+    fn hub(&self) -> &Arc<Hub<S>> {
+        &self.ticket.hub
+    }
+
+    fn cell(&self) -> &Arc<Cell<S>> {
+        &self.ticket.cell
+    }
+}
+
+impl<S> Drop for Connection<S> {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        let Ticket { hub, cell, kept } = &mut self.ticket;
+        let now = hub.now();
+        let mut inner = cell.lock();
+        inner.connections.take(self.key);
+        let disconnect = inner.session.handle_disconnect(now, &hub.config.session, self.key);
+        *kept = disconnect == Disconnect::Detached;
+        hub.settle(cell, inner);
+        if disconnect == Disconnect::Abandoned {
+            hub.close(cell.info.key, CloseReason::Abandoned);
+        }
+    }
+}
+
+/// The call of a handler, which ends early when its request is cancelled.
+pub(super) struct Call<S> {
+    future: CallFuture,
+    hub: Arc<Hub<S>>,
+    cell: Arc<Cell<S>>,
+    /// `None` for a notification.
+    request: Option<(RequestKey, RequestId)>,
+}
+
+impl<S> Call<S> {
+    pub(super) const fn new(
+        future: CallFuture,
+        hub: Arc<Hub<S>>,
+        cell: Arc<Cell<S>>,
+        request: Option<(RequestKey, RequestId)>,
+    ) -> Self {
+        Self { future, hub, cell, request }
+    }
+
+    /// `None` once the request is over without the call's doing.
+    fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Option<Reply>> {
+        match poll_guarded(self.future.as_mut(), cx) {
+            Poll::Ready(Ok(reply)) => Poll::Ready(Some(reply)),
+            Poll::Ready(Err(error)) => Poll::Ready(Some(self.failed(&error))),
+            Poll::Pending => {
+                let Some((request, _)) = self.request else { return Poll::Pending };
+                let mut inner = self.cell.lock();
+                if !inner.session.is_in_flight(request) {
+                    return Poll::Ready(None);
+                }
+                inner.calls.register(request, cx.waker());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// A call that panicked costs its own request, not the session.
+    fn failed(&self, error: &AppError) -> Reply {
+        warn!(session = %self.cell.info.fingerprint, %error, "a call failed");
+        match &self.request {
+            Some((_, id)) => Reply(ReplyKind::Message(error_message(id, -32603, "Internal error"))),
+            None => Reply::none(),
+        }
+    }
+
+    /// Hands the reply to the session.
+    fn complete<'a>(
+        hub: &Hub<S>,
+        cell: &'a Arc<Cell<S>>,
+        request: Option<RequestKey>,
+        reply: Reply,
+    ) -> Option<MutexInner<'a>> {
+        match reply.0 {
+            ReplyKind::Message(raw) => {
+                let request = request?;
+                let mut inner = cell.lock();
+                inner.session.handle_response(&hub.config.session, request, raw);
+                Some(inner)
+            }
+            ReplyKind::None => {
+                let request = request?;
+                warn!(session = %cell.info.fingerprint, "a request was given no answer");
+                let mut inner = cell.lock();
+                let id = inner.session.request_id(request)?.clone();
+                inner.session.handle_response(&hub.config.session, request, error_message(&id, -32603, "No answer"));
+                Some(inner)
+            }
+            ReplyKind::Crash(error) => {
+                warn!(session = %cell.info.fingerprint, %error, "the app failed");
+                hub.exit(cell.info.key, sessile_core::table::TaskExit::Crashed);
+                None
+            }
+        }
+    }
+}
+
+type MutexInner<'a> = std::sync::MutexGuard<'a, Inner>;
+
+/// A call whose head has left, or whose client has: a task of its own from now on.
+impl<S> Future for Call<S> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        match this.poll_reply(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(None) => Poll::Ready(()),
+            Poll::Ready(Some(reply)) => {
+                let request = this.request.as_ref().map(|(key, _)| *key);
+                if let Some(inner) = Self::complete(&this.hub, &this.cell, request, reply) {
+                    this.hub.settle(&this.cell, inner);
+                }
+                Poll::Ready(())
+            }
+        }
+    }
+}
+
+impl<S> Unpin for Call<S> {}
+
+/// Takes a notification to a handler: what it does at once is done before the 202; the rest is a task.
+pub(super) async fn take_in<R: Runtime, S: Send + Sync + 'static>(runtime: &R, call: Call<S>) {
+    let mut call = Some(call);
+    std::future::poll_fn(|cx| {
+        if let Some(running) = &mut call
+            && Pin::new(running).poll(cx).is_ready()
+        {
+            call = None;
+        }
+        Poll::Ready(())
+    })
+    .await;
+    if let Some(call) = call {
+        runtime.spawn(call);
+    }
+}
+
+/// The answer to one request. The call, if the app is called, runs in here as long as the head is held.
+pub(super) struct Answer<R: Runtime, S: Send + Sync + 'static> {
+    /// Dropped first: the session learns that the client has gone before the call goes on as a task.
+    connection: Option<Connection<S>>,
+    call: Option<Call<S>>,
+    request: RequestKey,
+    id: RequestId,
+    initialize: bool,
+    runtime: R,
+    alarm: Alarm<R>,
+}
+
+impl<R: Runtime, S: Send + Sync + 'static> Answer<R, S> {
+    pub(super) fn new(
+        runtime: R,
+        connection: Connection<S>,
+        call: Option<Call<S>>,
+        request: (RequestKey, RequestId),
+        initialize: bool,
+    ) -> Self {
+        let (request, id) = request;
+        Self { connection: Some(connection), call, request, id, initialize, runtime, alarm: Alarm::new() }
+    }
+
+    fn respond(&mut self, head: Head, mut connection: Connection<S>, mut inner: MutexInner<'_>) -> Response<Body> {
+        let cell = Arc::clone(connection.cell());
+        let announced = (self.initialize && inner.session.announces_id()).then(|| cell.id.to_header());
+        let mut response = match head {
+            Head::Json(bytes) => {
+                connection.finished = true;
+                connection.hub().settle(&cell, inner);
+                json(bytes)
+            }
+            Head::Refuse(outcome) => {
+                connection.finished = true;
+                connection.hub().settle(&cell, inner);
+                return outcome.respond(Some(&self.id)).map(Body::whole);
+            }
+            Head::Stream | Head::Hold { .. } => {
+                let mut first = BytesMut::new();
+                let config = &connection.hub().config.session;
+                let output = inner.session.poll_frames(config, connection.key, &mut first, CHUNK);
+                connection.hub().settle(&cell, inner);
+                let first = first.freeze();
+                if output == ReaderOutput::Finished {
+                    connection.finished = true;
+                    event_stream(Body::whole(first))
+                } else {
+                    let alarm = std::mem::replace(&mut self.alarm, Alarm::new());
+                    let reader = EventReader::new(self.runtime.clone(), connection, first, alarm);
+                    event_stream(Body::events(Box::new(reader)))
+                }
+            }
+        };
+        if let Some(id) = announced {
+            response.headers_mut().insert(MCP_SESSION_ID, id);
+        }
+        response
+    }
+}
+
+/// How many bytes of events go into one write at most, but for the last event.
+const CHUNK: usize = 64 << 10;
+
+impl<R: Runtime, S: Send + Sync + 'static> Future for Answer<R, S> {
+    type Output = Response<Body>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response<Body>> {
+        let this = &mut *self;
+        let reply = match this.call.as_mut().map(|call| call.poll_reply(cx)) {
+            Some(Poll::Ready(reply)) => {
+                this.call = None;
+                reply
+            }
+            Some(Poll::Pending) | None => None,
+        };
+        let Some(connection) = &this.connection else {
+            // Polled again after the answer, which no caller does.
+            return Poll::Pending;
+        };
+        let (hub, cell) = (Arc::clone(connection.hub()), Arc::clone(connection.cell()));
+        let completed = reply.and_then(|reply| Call::complete(&hub, &cell, Some(this.request), reply));
+        let mut inner = completed.unwrap_or_else(|| cell.lock());
+        loop {
+            let head = inner.session.poll_head(hub.now(), connection.key);
+            let Head::Hold { until } = head else {
+                let Some(connection) = this.connection.take() else { return Poll::Pending };
+                let response = this.respond(head, connection, inner);
+                if let Some(call) = this.call.take() {
+                    this.runtime.spawn(call);
+                }
+                return Poll::Ready(response);
+            };
+            inner.connections.register(connection.key, cx.waker());
+            hub.settle(&cell, inner);
+            let Some(until) = until else { return Poll::Pending };
+            if this.alarm.poll_until(&this.runtime, until, cx).is_pending() {
+                return Poll::Pending;
+            }
+            inner = cell.lock();
+        }
+    }
+}
+
+impl<R: Runtime, S: Send + Sync + 'static> Unpin for Answer<R, S> {}
+
+impl<R: Runtime, S: Send + Sync + 'static> Drop for Answer<R, S> {
+    /// The client has left before the head: up to 2025-11-25 that cancels nothing, so that the call goes on as a task.
+    fn drop(&mut self) {
+        let Some(connection) = self.connection.take() else { return };
+        let cell = Arc::clone(connection.cell());
+        drop(connection);
+        if let Some(call) = self.call.take()
+            && cell.lock().session.is_in_flight(self.request)
+        {
+            self.runtime.spawn(call);
+        }
+    }
+}
+
+/// The events of one connection, with comments when it is silent.
+struct EventReader<R: Runtime, S: Send + Sync + 'static> {
+    connection: Connection<S>,
+    first: Bytes,
+    runtime: R,
+    alarm: Alarm<R>,
+    /// When the next comment is due; known once the stream has been silent.
+    quiet: Option<Timestamp>,
+    finished: bool,
+}
+
+impl<R: Runtime, S: Send + Sync + 'static> EventReader<R, S> {
+    const fn new(runtime: R, connection: Connection<S>, first: Bytes, alarm: Alarm<R>) -> Self {
+        Self { connection, first, runtime, alarm, quiet: None, finished: false }
+    }
+}
+
+impl<R: Runtime, S: Send + Sync + 'static> Events for EventReader<R, S> {
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if !self.first.is_empty() {
+            return Poll::Ready(Some(std::mem::take(&mut self.first)));
+        }
+        if self.finished {
+            return Poll::Ready(None);
+        }
+        let hub = Arc::clone(self.connection.hub());
+        let config = &hub.config.session;
+        let mut frames = BytesMut::new();
+        let mut inner = self.connection.cell().lock();
+        let output = inner.session.poll_frames(config, self.connection.key, &mut frames, CHUNK);
+        if output == ReaderOutput::Pending && frames.is_empty() {
+            inner.connections.register(self.connection.key, cx.waker());
+        }
+        hub.settle(self.connection.cell(), inner);
+        self.finished = output == ReaderOutput::Finished;
+        self.connection.finished = self.finished;
+        if !frames.is_empty() {
+            self.quiet = None;
+            return Poll::Ready(Some(frames.freeze()));
+        }
+        if self.finished {
+            return Poll::Ready(None);
+        }
+        if config.keep_alive.is_zero() {
+            return Poll::Pending;
+        }
+        let quiet = *self.quiet.get_or_insert_with(|| self.runtime.now().saturating_add(config.keep_alive));
+        if self.alarm.poll_until(&self.runtime, quiet, cx).is_pending() {
+            return Poll::Pending;
+        }
+        self.quiet = None;
+        Poll::Ready(Some(Bytes::from_static(sse::COMMENT)))
+    }
+}
+
+/// Opens a stream for GET. Its head leaves at once, with a first byte.
+pub(super) fn stream<R: Runtime, S: Send + Sync + 'static>(runtime: R, connection: Connection<S>) -> Response<Body> {
+    event_stream(Body::events(Box::new(EventReader::new(runtime, connection, Bytes::new(), Alarm::new()))))
+}
+
+/// The one timer of a response: made on the first wait, moved afterwards.
+struct Alarm<R: Runtime> {
+    timer: Option<R::Timer>,
+    at: Timestamp,
+}
+
+impl<R: Runtime> Alarm<R> {
+    const fn new() -> Self {
+        Self { timer: None, at: Timestamp::MAX }
+    }
+
+    fn poll_until(&mut self, runtime: &R, until: Timestamp, cx: &mut Context<'_>) -> Poll<()> {
+        let timer = match &mut self.timer {
+            Some(timer) => {
+                if self.at != until {
+                    timer.reset(until);
+                }
+                timer
+            }
+            none => none.insert(runtime.timer_at(until)),
+        };
+        self.at = until;
+        let polled = Pin::new(timer).poll(cx);
+        if polled.is_ready() {
+            // A timer that has completed is moved before it is polled again.
+            self.at = Timestamp::MAX;
+        }
+        polled
+    }
+}
+
+fn json(bytes: Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::whole(bytes));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Proxies must neither hold events back nor change them.
+fn event_stream(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    response
+}
+
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");

@@ -1,0 +1,325 @@
+//! The service: HTTP requests in, answers out, in the fixed order of the gate.
+//!
+//! Owns the order of look-up, body and delivery. Every refusal is the core's.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use http::header::{AUTHORIZATION, CONNECTION};
+use http::request::Parts;
+use http::{HeaderValue, Request, Response, Version};
+use sessile_core::session::{Delivery, Inbound, MessageAction, RequestKey};
+use sessile_core::table::CloseReason;
+use sessile_core::{BodyAction, GetHead, HeadAction, LastEventId, MCP_SESSION_ID, Message, Outcome, PostHead};
+
+use super::body::Body;
+use super::exchange::{Answer, Call, Connection, stream, take_in};
+use super::read::{ReadError, discard, read_body};
+use crate::app::sealed::Sealed;
+use crate::app::{Answering, Backend, Context, Half, poll_guarded};
+use crate::manager::Shared;
+use crate::manager::hub::{Hub, Ticket};
+use crate::principal::Principal;
+use crate::runtime::Runtime;
+
+/// Answers the HTTP requests of one endpoint. Cheap to clone.
+///
+/// It is a [`tower_service::Service`] and, with the feature `hyper`, hyper's own; both are always ready and never fail. By
+/// default it answers on every path, for routers that have chosen it by path already.
+///
+/// A layer before it may put a [`Principal`] into the request's extensions.
+pub struct McpService<R: Runtime, B: Backend> {
+    shared: Arc<Shared<R, B>>,
+    path: Option<Arc<str>>,
+}
+
+/// The answer to one request, on its way. Dropping it means that the client has gone.
+pub struct ResponseFuture(Pin<Box<dyn Future<Output = Response<Body>> + Send>>);
+
+type State<B> = <B as Sealed>::State;
+
+impl<R: Runtime, B: Backend> McpService<R, B> {
+    pub(crate) const fn new(shared: Arc<Shared<R, B>>) -> Self {
+        Self { shared, path: None }
+    }
+
+    /// Answers on this path alone, with or without a slash at its end; others are a plain 404, never a redirect.
+    #[must_use]
+    pub fn path(mut self, path: &str) -> Self {
+        self.path = Some(path.trim_end_matches('/').into());
+        self
+    }
+
+    /// Answers one request.
+    pub fn handle<Q>(&self, request: Request<Q>) -> ResponseFuture
+    where
+        Q: http_body::Body + Send + 'static,
+        Q::Data: Send,
+    {
+        let (parts, body) = request.into_parts();
+        if self.path.as_deref().is_some_and(|path| parts.uri.path().trim_end_matches('/') != path) {
+            return ResponseFuture(Box::pin(std::future::ready(
+                Outcome::NotTheEndpoint.respond(None).map(Body::whole),
+            )));
+        }
+        ResponseFuture(Box::pin(answer(Arc::clone(&self.shared), parts, body)))
+    }
+}
+
+async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
+    shared: Arc<Shared<R, B>>,
+    mut parts: Parts,
+    body: Q,
+) -> Response<Body> {
+    // Whoever prints the head from here on does not print a secret.
+    for name in [&MCP_SESSION_ID, &AUTHORIZATION] {
+        if let Some(value) = parts.headers.get_mut(name) {
+            value.set_sensitive(true);
+        }
+    }
+    let hub = &shared.hub;
+    let principal = parts.extensions.get::<Principal>().cloned().unwrap_or_default();
+    match hub.gate.head(&parts) {
+        HeadAction::Answer(outcome) => refuse_unread(&shared, &parts, body, &outcome).await,
+        HeadAction::Delete(id) => match hub.route(id, &principal) {
+            Err(rejection) => rejection.outcome().respond(None).map(Body::whole),
+            Ok((ticket, _)) => {
+                hub.close(ticket.cell.info.key, CloseReason::Deleted);
+                Outcome::Deleted.respond(None).map(Body::whole)
+            }
+        },
+        HeadAction::Get(get) => match hub.route(get.session, &principal) {
+            Err(rejection) => rejection.outcome().respond(None).map(Body::whole),
+            Ok((ticket, _)) => open_stream(&shared, ticket, &get),
+        },
+        HeadAction::Post(post) => {
+            let ticket = match post.look_up() {
+                None => None,
+                Some(id) => match hub.route(id, &principal) {
+                    Ok((ticket, _)) => Some(ticket),
+                    Err(rejection) => return refuse_unread(&shared, &parts, body, &rejection.outcome()).await,
+                },
+            };
+            let bytes = match read_body(&shared.runtime, body, hub.gate.max_body(), hub.gate.body_timeout()).await {
+                Ok(bytes) => bytes,
+                Err(ReadError::Refused(outcome)) => return with_close(&parts, outcome.respond(None).map(Body::whole)),
+                // Nobody is there to read it.
+                Err(ReadError::Gone) => return Outcome::NotJson.respond(None).map(Body::whole),
+            };
+            match hub.gate.body(&post, ticket.is_some(), bytes) {
+                BodyAction::Answer { outcome, id } => outcome.respond(id.as_ref()).map(Body::whole),
+                BodyAction::Create(message) => create(&shared, &post, parts, &principal, message).await,
+                BodyAction::Deliver(message) => match ticket {
+                    Some(ticket) => deliver(&shared, &post, ticket, Arc::new(parts), message).await,
+                    None => Outcome::SessionNotFound.respond(None).map(Body::whole),
+                },
+            }
+        }
+    }
+}
+
+/// A refusal before the body was read. Clients that are still writing it must get to read the answer, so the body is read and
+/// thrown away; a connection that would carry too much of it is closed.
+async fn refuse_unread<R: Runtime, B: Backend, Q: http_body::Body>(
+    shared: &Shared<R, B>,
+    parts: &Parts,
+    body: Q,
+    outcome: &Outcome,
+) -> Response<Body> {
+    let gate = &shared.hub.gate;
+    let response = outcome.respond(None).map(Body::whole);
+    if body.is_end_stream() || gate.may_drain(parts) && discard(&shared.runtime, body, gate.max_body()).await {
+        response
+    } else {
+        with_close(parts, response)
+    }
+}
+
+fn with_close(parts: &Parts, mut response: Response<Body>) -> Response<Body> {
+    // Later versions of HTTP have no such header.
+    if parts.version <= Version::HTTP_11 {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+fn open_stream<R: Runtime, B: Backend>(
+    shared: &Shared<R, B>,
+    ticket: Ticket<State<B>>,
+    get: &GetHead,
+) -> Response<Body> {
+    let position = match get.last_event_id {
+        None => None,
+        Some(LastEventId::Position(id)) => Some(id),
+        Some(LastEventId::Unreadable) => return Outcome::NotResumable.respond(None).map(Body::whole),
+    };
+    let cell = Arc::clone(&ticket.cell);
+    let mut inner = cell.lock();
+    let opened = inner.session.open_standalone(&shared.hub.config.session, position);
+    shared.hub.settle(&cell, inner);
+    match opened {
+        Ok(key) => stream(shared.runtime.clone(), Connection::new(ticket, key)),
+        Err(outcome) => outcome.respond(None).map(Body::whole),
+    }
+}
+
+/// A valid `initialize`: the session exists before its app hears of it.
+async fn create<R: Runtime, B: Backend>(
+    shared: &Arc<Shared<R, B>>,
+    post: &PostHead,
+    parts: Parts,
+    principal: &Principal,
+    message: Message,
+) -> Response<Body> {
+    let id = message.as_request().map(|request| request.id.clone());
+    let ticket = match shared.hub.create(principal, <B as Sealed>::DELIVERY, |info| shared.backend.open(info)) {
+        Ok(ticket) => ticket,
+        Err(rejection) => return rejection.outcome().respond(id.as_ref()).map(Body::whole),
+    };
+    if <B as Sealed>::DELIVERY == Delivery::Inbox {
+        run_app(shared, &ticket);
+    }
+    deliver(shared, post, ticket, Arc::new(parts), message).await
+}
+
+/// Starts the app of a session. However it ends, the session ends with it.
+fn run_app<R: Runtime, B: Backend>(shared: &Arc<Shared<R, B>>, ticket: &Ticket<State<B>>) {
+    let half = Half { cell: Arc::clone(&ticket.cell), hub: Arc::clone(&ticket.hub) };
+    let Some(mut run) = shared.backend.run(half.clone()) else { return };
+    shared.hub.task_started();
+    let mut ending = Ending(Some(half));
+    shared.runtime.spawn(async move {
+        let result = std::future::poll_fn(|cx| poll_guarded(run.as_mut(), cx)).await;
+        // What the app holds goes before anybody hears that it has ended.
+        drop(run);
+        ending.end(result.and_then(std::convert::identity));
+    });
+}
+
+/// Ends the session when its app's task ends, also when the runtime drops the task.
+struct Ending<S>(Option<Half<S>>);
+
+impl<S> Ending<S> {
+    fn end(&mut self, result: Result<(), crate::app::AppError>) {
+        if let Some(Half { cell, hub }) = self.0.take() {
+            hub.task_ended(&cell, result);
+        }
+    }
+}
+
+impl<S> Drop for Ending<S> {
+    fn drop(&mut self) {
+        self.end(Ok(()));
+    }
+}
+
+/// Hands a message to its session and answers the exchange.
+async fn deliver<R: Runtime, B: Backend>(
+    shared: &Arc<Shared<R, B>>,
+    post: &PostHead,
+    ticket: Ticket<State<B>>,
+    parts: Arc<Parts>,
+    message: Message,
+) -> Response<Body> {
+    let hub: &Arc<Hub<State<B>>> = &shared.hub;
+    let cell = Arc::clone(&ticket.cell);
+    let asked = message.as_request().map(|request| {
+        let answering = (request.id.clone(), request.progress_token.clone());
+        (answering, request.initialize.is_some())
+    });
+    let action = {
+        let now = hub.now();
+        let mut inner = cell.lock();
+        let action = inner.session.handle_message(now, &hub.config.session, message, parts, post.mode);
+        hub.settle(&cell, inner);
+        action
+    };
+    let call = |inbound: Inbound<Arc<Parts>>, answering: Option<Answering>| {
+        let request: Option<(RequestKey, _)> = answering.as_ref().map(|request| (request.key, request.id.clone()));
+        let context = Context::new(hub, &cell, inbound.context?, answering);
+        let future = shared.backend.call(context, inbound.message)?;
+        Some(Call::new(future, Arc::clone(hub), Arc::clone(&cell), request))
+    };
+    match (action, asked) {
+        (MessageAction::Refuse { id, outcome }, _) => outcome.respond(id.as_ref()).map(Body::whole),
+        (MessageAction::Open { call: inbound, connection, request }, Some(((id, token), initialize))) => {
+            let connection = Connection::new(ticket, connection);
+            let answering = Answering { id: id.clone(), key: request, token };
+            let call = inbound.and_then(|inbound| call(inbound, Some(answering)));
+            Answer::new(shared.runtime.clone(), connection, call, (request, id), initialize).await
+        }
+        (MessageAction::Accepted { call: inbound }, _) => {
+            if let Some(call) = inbound.and_then(|inbound| call(inbound, None)) {
+                take_in(&shared.runtime, call).await;
+            }
+            Outcome::Accepted.respond(None).map(Body::whole)
+        }
+        // Only a request opens a stream.
+        (MessageAction::Open { .. }, None) => {
+            Outcome::NotOneMessage { why: "no request" }.respond(None).map(Body::whole)
+        }
+    }
+}
+
+impl<R: Runtime, B: Backend, Q> tower_service::Service<Request<Q>> for McpService<R, B>
+where
+    Q: http_body::Body + Send + 'static,
+    Q::Data: Send,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = ResponseFuture;
+
+    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Q>) -> ResponseFuture {
+        self.handle(request)
+    }
+}
+
+#[cfg(feature = "hyper")]
+impl<R: Runtime, B: Backend, Q> hyper::service::Service<Request<Q>> for McpService<R, B>
+where
+    Q: http_body::Body + Send + 'static,
+    Q::Data: Send,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = ResponseFuture;
+
+    fn call(&self, request: Request<Q>) -> ResponseFuture {
+        self.handle(request)
+    }
+}
+
+impl Future for ResponseFuture {
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx).map(Ok)
+    }
+}
+
+impl fmt::Debug for ResponseFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ResponseFuture")
+    }
+}
+
+impl<R: Runtime, B: Backend> Clone for McpService<R, B> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), path: self.path.clone() }
+    }
+}
+
+impl<R: Runtime, B: Backend> fmt::Debug for McpService<R, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpService").field("path", &self.path).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,228 @@
+//! The manager: a value that is started, serves, and is shut down.
+//!
+//! Owns the lifecycle and the one reaper. It installs no signal handler and spawns nothing before it is started.
+
+pub(crate) mod cell;
+pub(crate) mod hub;
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+pub use cell::SessionInfo;
+use hub::Hub;
+use sessile_core::{Config, ConfigError, Gate, SessionTable, Timestamp};
+
+use crate::app::{App, Backend, Calls, Handler, Tasks};
+use crate::clock::RuntimeClock;
+use crate::http::McpService;
+use crate::runtime::{Runtime, timeout_at};
+
+/// Serves one app to many clients, each in a session of its own.
+///
+/// Cheap to clone; all clones are the same manager.
+pub struct Manager<R: Runtime, B: Backend> {
+    shared: Arc<Shared<R, B>>,
+}
+
+pub(crate) struct Shared<R: Runtime, B: Backend> {
+    pub(crate) backend: B,
+    pub(crate) hub: Arc<Hub<<B as crate::app::sealed::Sealed>::State>>,
+    pub(crate) runtime: R,
+    phase: AtomicU8,
+}
+
+const BUILT: u8 = 0;
+const RUNNING: u8 = 1;
+const STOPPED: u8 = 2;
+
+/// The manager is not in the phase for that: the fault of whoever drives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LifecycleError {
+    /// It was started before.
+    #[error("the manager was already started")]
+    AlreadyStarted,
+    /// It was never started.
+    #[error("the manager was not started")]
+    NotStarted,
+    /// It was shut down, and can't be restarted.
+    #[error("the manager was shut down")]
+    Stopped,
+}
+
+/// Builds a [`Manager`].
+#[derive(Debug)]
+pub struct Builder<R, B = ()> {
+    backend: B,
+    config: Config,
+    runtime: R,
+}
+
+impl<R: Runtime> Builder<R> {
+    /// Begins to build a manager on this runtime.
+    pub fn new(runtime: R) -> Self {
+        Self { backend: (), config: Config::default(), runtime }
+    }
+
+    /// Serves a server that answers message by message.
+    pub fn handler<H: Handler>(self, handler: H) -> Builder<R, Calls<H>> {
+        Builder { backend: Calls::new(handler), config: self.config, runtime: self.runtime }
+    }
+
+    /// Serves a server that runs for the whole session.
+    pub fn app<A: App>(self, app: A) -> Builder<R, Tasks<A>> {
+        Builder { backend: Tasks::new(app), config: self.config, runtime: self.runtime }
+    }
+}
+
+impl<R: Runtime, B> Builder<R, B> {
+    /// The limits; see [`Config`] for what they are by default.
+    ///
+    /// A request without a connection keeps its session busy for the idle timeout, whatever
+    /// `session.detached_timeout` says.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+}
+
+impl<R: Runtime, B: Backend> Builder<R, B> {
+    /// Checks the settings and makes the manager. Nothing is started yet.
+    ///
+    /// # Errors
+    ///
+    /// A setting that can't be served.
+    pub fn build(mut self) -> Result<Manager<R, B>, ConfigError> {
+        self.config.session.detached_timeout = self.config.table.idle_timeout;
+        self.config.check()?;
+        let gate = Gate::new(&self.config.gate)?;
+        let table = SessionTable::new(self.config.table.clone())?;
+        let clock = Arc::new(RuntimeClock(self.runtime.clone()));
+        let hub = Arc::new(Hub::new(self.config, gate, table, clock));
+        let shared = Shared { backend: self.backend, hub, runtime: self.runtime, phase: AtomicU8::new(BUILT) };
+        Ok(Manager { shared: Arc::new(shared) })
+    }
+}
+
+impl<R: Runtime, B: Backend> Manager<R, B> {
+    /// Starts the manager: from now on it serves.
+    ///
+    /// # Errors
+    ///
+    /// If it was started before, whether or not it was shut down since.
+    pub fn start(&self) -> Result<(), LifecycleError> {
+        match self.shared.phase.compare_exchange(BUILT, RUNNING, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {}
+            Err(RUNNING) => return Err(LifecycleError::AlreadyStarted),
+            Err(_) => return Err(LifecycleError::Stopped),
+        }
+        let hub = Arc::downgrade(&self.shared.hub);
+        self.shared.runtime.spawn(Reaping { hub, runtime: self.shared.runtime.clone(), timer: None });
+        Ok(())
+    }
+
+    /// The service that answers HTTP requests with this manager.
+    ///
+    /// # Errors
+    ///
+    /// If the manager is not running.
+    pub fn service(&self) -> Result<McpService<R, B>, LifecycleError> {
+        match self.shared.phase.load(Ordering::Acquire) {
+            BUILT => Err(LifecycleError::NotStarted),
+            RUNNING => Ok(McpService::new(Arc::clone(&self.shared))),
+            _ => Err(LifecycleError::Stopped),
+        }
+    }
+
+    /// How many sessions there are.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.shared.hub.len()
+    }
+
+    /// Shuts the manager down, once: refuses new work and ends idle streams at once, lets calls finish for at most `drain`,
+    /// ends the rest with an error for each open request, and waits at most `stop` until the apps have returned.
+    ///
+    /// # Errors
+    ///
+    /// If it is not running.
+    pub async fn shutdown(&self, drain: Duration, stop: Duration) -> Result<(), LifecycleError> {
+        match self.shared.phase.compare_exchange(RUNNING, STOPPED, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {}
+            Err(BUILT) => return Err(LifecycleError::NotStarted),
+            Err(_) => return Err(LifecycleError::Stopped),
+        }
+        let Shared { hub, runtime, .. } = &*self.shared;
+        hub.begin_shutdown();
+        let until = |time| runtime.now().saturating_add(time);
+        let quiet = poll_fn(|cx| if hub.poll_quiet(cx.waker()) { Poll::Ready(()) } else { Poll::Pending });
+        if timeout_at(runtime, until(drain), quiet).await.is_none() {
+            tracing::warn!("calls are still running at the end of the drain time");
+        }
+        hub.finish_shutdown();
+        let ended = poll_fn(|cx| if hub.poll_tasks_ended(cx.waker()) { Poll::Ready(()) } else { Poll::Pending });
+        if timeout_at(runtime, until(stop), ended).await.is_none() {
+            tracing::warn!("apps are still running at the end of the shutdown");
+        }
+        hub.stop_reaper();
+        Ok(())
+    }
+}
+
+impl<R: Runtime, B: Backend> Drop for Shared<R, B> {
+    fn drop(&mut self) {
+        self.hub.stop_reaper();
+    }
+}
+
+impl<R: Runtime, B: Backend> Clone for Manager<R, B> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<R: Runtime, B: Backend> fmt::Debug for Manager<R, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Manager").field("sessions", &self.sessions()).finish_non_exhaustive()
+    }
+}
+
+/// The reaper: one future for all sessions. Sleeps until the least deadline, or until one comes nearer.
+struct Reaping<R: Runtime, S> {
+    hub: Weak<Hub<S>>,
+    runtime: R,
+    timer: Option<R::Timer>,
+}
+
+impl<R: Runtime, S> Unpin for Reaping<R, S> {}
+
+impl<R: Runtime, S> Future for Reaping<R, S> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        use crate::runtime::Timer;
+        let Some(hub) = self.hub.upgrade() else { return Poll::Ready(()) };
+        loop {
+            let Some(next) = hub.sweep(cx.waker()) else { return Poll::Ready(()) };
+            if next == Timestamp::MAX {
+                return Poll::Pending;
+            }
+            let this = &mut *self;
+            match &mut this.timer {
+                Some(timer) => timer.reset(next),
+                none => *none = Some(this.runtime.timer_at(next)),
+            }
+            // Expiry is decided by the clock in `sweep`; the timer only says when to look.
+            match this.timer.as_mut().map(|timer| Pin::new(timer).poll(cx)) {
+                Some(Poll::Ready(())) => {}
+                Some(Poll::Pending) | None => return Poll::Pending,
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! One session as the adapters hold it: the pure session behind its lock, with the wakers of those who wait for it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use http::request::Parts;
+use sessile_core::session::{ConnectionKey, Delivery, Effect, EndReason, RequestKey, ServerRequestKey, Session};
+use sessile_core::{Fingerprint, ProtocolVersion, SessionId, SessionKey, Timestamp};
+
+use crate::principal::Principal;
+
+/// What is known of a session, without its secret id.
+#[derive(Clone, Debug)]
+pub struct SessionInfo {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) key: SessionKey,
+    pub(crate) principal: Principal,
+}
+
+impl SessionInfo {
+    /// The short name of the session in logs.
+    #[must_use]
+    pub const fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// The handle of the session.
+    #[must_use]
+    pub const fn key(&self) -> SessionKey {
+        self.key
+    }
+
+    /// Who created the session and owns it.
+    #[must_use]
+    pub const fn principal(&self) -> &Principal {
+        &self.principal
+    }
+}
+
+/// A session with the state `S` that its app keeps.
+pub(crate) struct Cell<S> {
+    pub(crate) id: SessionId,
+    pub(crate) info: SessionInfo,
+    pub(crate) state: S,
+    inner: Mutex<Inner>,
+}
+
+/// What the lock of a session guards.
+pub(crate) struct Inner {
+    pub(crate) session: Session<Arc<Parts>>,
+    pub(crate) app: Option<Waker>,
+    pub(crate) answers: Wakers<ServerRequestKey>,
+    pub(crate) calls: Wakers<RequestKey>,
+    pub(crate) connections: Wakers<ConnectionKey>,
+}
+
+impl<S> Cell<S> {
+    pub(crate) fn new(id: SessionId, info: SessionInfo, state: S, delivery: Delivery) -> Self {
+        let inner = Inner {
+            session: Session::new(delivery),
+            app: None,
+            answers: Wakers::default(),
+            calls: Wakers::default(),
+            connections: Wakers::default(),
+        };
+        Self { id, info, state, inner: Mutex::new(inner) }
+    }
+
+    /// The lock is held for one call of the core and never across an await or a write.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        // The core does not panic; if it ever did, the other sessions and this one's end must go on.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The negotiated revision, once it is known.
+    pub(crate) fn version(&self) -> Option<ProtocolVersion> {
+        self.lock().session.version()
+    }
+}
+
+impl<S> std::fmt::Debug for Cell<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cell").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+/// What the effects of one call ask for, gathered under the lock and done after it.
+#[derive(Default)]
+pub(crate) struct Todo {
+    pub(crate) alarm: Option<Option<Timestamp>>,
+    pub(crate) end: Option<EndReason>,
+    pub(crate) established: bool,
+    pub(crate) released: u32,
+    wake: Vec<Waker>,
+}
+
+impl Inner {
+    /// Takes the effects of what was just called.
+    pub(crate) fn take_effects(&mut self) -> Todo {
+        let mut todo = Todo::default();
+        while let Some(effect) = self.session.poll_effect() {
+            let waker = match effect {
+                Effect::Alarm(at) => {
+                    todo.alarm = Some(at);
+                    None
+                }
+                Effect::End(reason) => {
+                    todo.end = todo.end.or(Some(reason));
+                    None
+                }
+                Effect::Established => {
+                    todo.established = true;
+                    None
+                }
+                Effect::Release => {
+                    todo.released += 1;
+                    None
+                }
+                Effect::WakeAnswer(key) => self.answers.take(key),
+                Effect::WakeApp => self.app.take(),
+                Effect::WakeCall(key) => self.calls.take(key),
+                Effect::WakeConnection(key) => self.connections.take(key),
+            };
+            todo.wake.extend(waker);
+        }
+        todo
+    }
+}
+
+impl Todo {
+    /// Whether the table has to hear of it.
+    pub(crate) const fn concerns_the_table(&self) -> bool {
+        self.alarm.is_some() || self.end.is_some() || self.established || self.released > 0
+    }
+
+    /// Wakes whoever has something to do. Not under a lock.
+    pub(crate) fn wake(&mut self) {
+        for waker in self.wake.drain(..) {
+            waker.wake();
+        }
+    }
+}
+
+/// Who waits for what: a short list, since only those that have nothing to do stand in it.
+pub(crate) struct Wakers<K>(Vec<(K, Waker)>);
+
+impl<K> Default for Wakers<K> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<K: Copy + PartialEq> Wakers<K> {
+    pub(crate) fn register(&mut self, key: K, waker: &Waker) {
+        match self.0.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, known)) => known.clone_from(waker),
+            None => {
+                if self.0.capacity() == 0 {
+                    self.0.reserve_exact(1);
+                }
+                self.0.push((key, waker.clone()));
+            }
+        }
+    }
+
+    pub(crate) fn take(&mut self, key: K) -> Option<Waker> {
+        let at = self.0.iter().position(|(other, _)| *other == key)?;
+        Some(self.0.swap_remove(at).1)
+    }
+}

@@ -1,0 +1,417 @@
+//! The tables behind their locks: what the manager, its exchanges and its apps share.
+//!
+//! Owns the order of locks (a session's and the table's are never held together) and what an effect of a session means to the
+//! table. Decides nothing itself.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use sessile_core::session::{Delivery, EndReason};
+use sessile_core::table::{
+    CloseReason, Reap, ReapReason, Rejection, RequestAction, RequestHead, SessionTable, TaskExit,
+};
+use sessile_core::{Config, FingerprintKey, Gate, ProtocolVersion, SessionId, SessionKey, Timestamp};
+use tracing::{debug, info, warn};
+
+use super::cell::{Cell, Inner, SessionInfo, Todo};
+use crate::app::AppError;
+use crate::clock::Clock;
+use crate::principal::Principal;
+
+pub(crate) struct Hub<S> {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) config: Config,
+    pub(crate) gate: Gate,
+    fingerprints: FingerprintKey,
+    tables: Mutex<Tables<S>>,
+    draining: AtomicBool,
+}
+
+/// What the one lock of the manager guards.
+pub(crate) struct Tables<S> {
+    pub(crate) table: SessionTable<Principal>,
+    /// By the index of their key.
+    cells: Vec<Option<Arc<Cell<S>>>>,
+    pub(crate) reaper: Reaper,
+    /// Tasks of apps that have not returned.
+    tasks: usize,
+    /// Whoever waits for work to end.
+    shutdown: Option<Waker>,
+}
+
+/// What the reaper last went to sleep for.
+pub(crate) struct Reaper {
+    pub(crate) armed: Timestamp,
+    pub(crate) waker: Option<Waker>,
+    /// The manager is gone, or shut down.
+    pub(crate) stopped: bool,
+}
+
+/// One exchange of a session, counted in the table until it is given back.
+pub(crate) struct Ticket<S> {
+    pub(crate) hub: Arc<Hub<S>>,
+    pub(crate) cell: Arc<Cell<S>>,
+    /// Whether a request without a connection keeps it.
+    pub(crate) kept: bool,
+}
+
+impl<S> Drop for Ticket<S> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.hub.finish(self.cell.info.key, 1);
+        }
+    }
+}
+
+impl<S> Hub<S> {
+    pub(crate) fn new(config: Config, gate: Gate, table: SessionTable<Principal>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            config,
+            gate,
+            fingerprints: FingerprintKey::from_bytes(random_bytes()),
+            tables: Mutex::new(Tables {
+                table,
+                cells: Vec::new(),
+                reaper: Reaper { armed: Timestamp::MAX, waker: None, stopped: false },
+                tasks: 0,
+                shutdown: None,
+            }),
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Tables<S>> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().table.len()
+    }
+
+    /// Routes an exchange to a live session of this principal.
+    pub(crate) fn route(
+        self: &Arc<Self>,
+        id: SessionId,
+        principal: &Principal,
+    ) -> Result<(Ticket<S>, Option<ProtocolVersion>), Rejection> {
+        let head = RequestHead { session: Some(id), principal, may_create: false };
+        let now = self.now();
+        let mut tables = self.lock();
+        match tables.table.handle_request(now, head, &mut no_id) {
+            RequestAction::Route { key, version } => {
+                let Some(cell) = tables.cell(key) else { return Err(Rejection::UnknownSession) };
+                drop(tables);
+                Ok((Ticket { hub: Arc::clone(self), cell, kept: false }, version))
+            }
+            RequestAction::Reject(rejection) => {
+                drop(tables);
+                if matches!(rejection, Rejection::ForeignPrincipal) {
+                    warn!(session = %self.fingerprints.fingerprint(&id), %principal, "foreign session asked for");
+                } else {
+                    debug!(session = %self.fingerprints.fingerprint(&id), reason = rejection.log_reason(), "request rejected");
+                }
+                Err(rejection)
+            }
+            RequestAction::Create { .. } => Err(Rejection::UnknownSession),
+        }
+    }
+
+    /// Makes a session for a valid `initialize`.
+    pub(crate) fn create(
+        self: &Arc<Self>,
+        principal: &Principal,
+        delivery: Delivery,
+        open: impl FnOnce(&SessionInfo) -> S,
+    ) -> Result<Ticket<S>, Rejection> {
+        let head = RequestHead { session: None, principal, may_create: true };
+        let now = self.now();
+        let mut tables = self.lock();
+        let action = tables.table.handle_request(now, head, &mut random_id);
+        let (key, id, evicted) = match action {
+            RequestAction::Create { key, id, evicted } => (key, id, evicted),
+            RequestAction::Reject(rejection) => {
+                drop(tables);
+                debug!(reason = rejection.log_reason(), "initialize rejected");
+                return Err(rejection);
+            }
+            RequestAction::Route { .. } => return Err(Rejection::UnknownSession),
+        };
+        let info = SessionInfo { fingerprint: self.fingerprints.fingerprint(&id), key, principal: principal.clone() };
+        let state = open(&info);
+        let cell = Arc::new(Cell::new(id, info, state, delivery));
+        tables.put(key, Arc::clone(&cell));
+        let evicted = evicted.map(|reap| (tables.take_cell(reap.key), reap));
+        tables.arm();
+        drop(tables);
+        info!(session = %cell.info.fingerprint, %principal, "session opened");
+        if let Some((evicted, reap)) = evicted {
+            self.bury(evicted, &reap);
+        }
+        Ok(Ticket { hub: Arc::clone(self), cell, kept: false })
+    }
+
+    /// Gives exchanges of a session back.
+    pub(crate) fn finish(&self, key: SessionKey, count: u32) {
+        let now = self.now();
+        let mut tables = self.lock();
+        for _ in 0..count {
+            tables.table.handle_response_finished(now, key);
+        }
+        tables.arm();
+        let waker = if self.draining.load(Ordering::Relaxed) { tables.shutdown.take() } else { None };
+        drop(tables);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Does what the effects of a call of the session ask for. Takes the lock of the session, to give it up first.
+    pub(crate) fn settle(&self, cell: &Arc<Cell<S>>, mut inner: MutexGuard<'_, Inner>) {
+        let mut todo = inner.take_effects();
+        let version = inner.session.version();
+        drop(inner);
+        self.carry_out(cell, &mut todo, version);
+    }
+
+    fn carry_out(&self, cell: &Arc<Cell<S>>, todo: &mut Todo, version: Option<ProtocolVersion>) {
+        todo.wake();
+        if !todo.concerns_the_table() {
+            return;
+        }
+        let key = cell.info.key;
+        if todo.established || todo.alarm.is_some() {
+            let now = self.now();
+            let mut tables = self.lock();
+            if todo.established {
+                tables.table.handle_initialized(now, key, version.unwrap_or(ProtocolVersion::ASSUMED));
+            }
+            if let Some(at) = todo.alarm {
+                tables.table.set_alarm(key, at);
+            }
+            tables.arm();
+        }
+        if todo.released > 0 {
+            self.finish(key, todo.released);
+        }
+        match todo.end {
+            None => {}
+            Some(EndReason::NotStarted) => {
+                warn!(session = %cell.info.fingerprint, "the app has not answered initialize in time");
+                self.exit(key, TaskExit::Crashed);
+            }
+            Some(_) => self.exit(key, TaskExit::Finished),
+        }
+    }
+
+    /// A task of an app has begun.
+    pub(crate) fn task_started(&self) {
+        self.lock().tasks += 1;
+    }
+
+    /// A task of an app has ended, and its session with it.
+    pub(crate) fn task_ended(&self, cell: &Cell<S>, result: Result<(), AppError>) {
+        let exit = match result {
+            Ok(()) => TaskExit::Finished,
+            Err(error) => {
+                warn!(session = %cell.info.fingerprint, %error, "the app failed");
+                TaskExit::Crashed
+            }
+        };
+        self.exit(cell.info.key, exit);
+        let mut tables = self.lock();
+        tables.tasks -= 1;
+        let waker = tables.shutdown.take();
+        drop(tables);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// The app of a session is gone, so the session is.
+    pub(crate) fn exit(&self, key: SessionKey, exit: TaskExit) {
+        let now = self.now();
+        self.reap_with(|table| table.handle_task_exited(now, key, exit));
+    }
+
+    /// The client ended it, or left before it began.
+    pub(crate) fn close(&self, key: SessionKey, reason: CloseReason) {
+        let now = self.now();
+        self.reap_with(|table| table.handle_close(now, key, reason));
+    }
+
+    fn reap_with(&self, decide: impl FnOnce(&mut SessionTable<Principal>) -> Option<Reap>) {
+        let mut tables = self.lock();
+        let reaped = decide(&mut tables.table).map(|reap| (tables.take_cell(reap.key), reap));
+        let waker = if self.draining.load(Ordering::Relaxed) { tables.shutdown.take() } else { None };
+        drop(tables);
+        if let Some((cell, reap)) = reaped {
+            self.bury(cell, &reap);
+        }
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Ends a session that the table has removed: errors for its open requests, ends for its streams.
+    pub(crate) fn bury(&self, cell: Option<Arc<Cell<S>>>, reap: &Reap) {
+        let Some(cell) = cell else { return };
+        let reason = match reap.reason {
+            ReapReason::Crashed | ReapReason::Finished => EndReason::AppEnded,
+            ReapReason::Shutdown => EndReason::Shutdown,
+            ReapReason::Abandoned
+            | ReapReason::Deleted
+            | ReapReason::Evicted
+            | ReapReason::Idle
+            | ReapReason::Lifetime
+            | ReapReason::NeverInitialized => EndReason::Closed,
+        };
+        let mut inner = cell.lock();
+        inner.session.end(reason);
+        let mut todo = inner.take_effects();
+        let counters = inner.session.counters();
+        drop(inner);
+        todo.wake();
+        info!(session = %cell.info.fingerprint, reason = reap.reason.as_str(), "session closed");
+        debug!(session = %cell.info.fingerprint, ?counters, "what came to nothing");
+    }
+
+    /// One round of the reaper: everything that is due. Gives the next deadline.
+    pub(crate) fn sweep(&self, waker: &Waker) -> Option<Timestamp> {
+        loop {
+            let now = self.now();
+            let mut tables = self.lock();
+            if tables.reaper.stopped {
+                return None;
+            }
+            if let Some(reap) = tables.table.poll_reap(now) {
+                let cell = tables.take_cell(reap.key);
+                drop(tables);
+                self.bury(cell, &reap);
+            } else if let Some(key) = tables.table.poll_alarm(now) {
+                let cell = tables.cell(key);
+                drop(tables);
+                if let Some(cell) = cell {
+                    let mut inner = cell.lock();
+                    inner.session.handle_timeout(now, &self.config.session);
+                    self.settle(&cell, inner);
+                }
+            } else {
+                let next = tables.table.next_deadline().unwrap_or(Timestamp::MAX);
+                tables.reaper.armed = next;
+                match &mut tables.reaper.waker {
+                    Some(known) => known.clone_from(waker),
+                    none => *none = Some(waker.clone()),
+                }
+                return Some(next);
+            }
+        }
+    }
+
+    /// Refuses new work; what is in flight goes on.
+    pub(crate) fn begin_shutdown(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        let mut tables = self.lock();
+        tables.table.begin_shutdown();
+        let cells: Vec<_> = tables.cells.iter().flatten().cloned().collect();
+        drop(tables);
+        for cell in cells {
+            let mut inner = cell.lock();
+            inner.session.begin_drain();
+            self.settle(&cell, inner);
+        }
+    }
+
+    /// Ends every session that is left.
+    pub(crate) fn finish_shutdown(&self) {
+        let now = self.now();
+        self.lock().table.finish_shutdown();
+        loop {
+            let mut tables = self.lock();
+            let Some(reap) = tables.table.poll_reap(now) else { break };
+            let cell = tables.take_cell(reap.key);
+            drop(tables);
+            self.bury(cell, &reap);
+        }
+    }
+
+    /// Whether no exchange is under way; `waker` is woken when that may have changed.
+    pub(crate) fn poll_quiet(&self, waker: &Waker) -> bool {
+        let mut tables = self.lock();
+        let busy = tables.table.sessions().any(|(key, _)| tables.table.in_flight(key) > 0);
+        tables.shutdown = busy.then(|| waker.clone());
+        !busy
+    }
+
+    /// Whether no task of an app is left.
+    pub(crate) fn poll_tasks_ended(&self, waker: &Waker) -> bool {
+        let mut tables = self.lock();
+        let busy = tables.tasks > 0;
+        tables.shutdown = busy.then(|| waker.clone());
+        !busy
+    }
+
+    /// Ends the reaper.
+    pub(crate) fn stop_reaper(&self) {
+        let mut tables = self.lock();
+        tables.reaper.stopped = true;
+        let waker = tables.reaper.waker.take();
+        drop(tables);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl<S> Tables<S> {
+    fn cell(&self, key: SessionKey) -> Option<Arc<Cell<S>>> {
+        self.cells.get(key.index())?.as_ref().filter(|cell| cell.info.key == key).cloned()
+    }
+
+    fn put(&mut self, key: SessionKey, cell: Arc<Cell<S>>) {
+        if self.cells.len() <= key.index() {
+            self.cells.resize_with(key.index() + 1, || None);
+        }
+        self.cells[key.index()] = Some(cell);
+    }
+
+    fn take_cell(&mut self, key: SessionKey) -> Option<Arc<Cell<S>>> {
+        let slot = self.cells.get_mut(key.index())?;
+        slot.take_if(|cell| cell.info.key == key)
+    }
+
+    /// Wakes the reaper if a deadline has come nearer than what it sleeps for. Its waker only marks it runnable, so the lock may be held.
+    fn arm(&mut self) {
+        if self.table.next_deadline().is_some_and(|next| next < self.reaper.armed) {
+            self.reaper.armed = Timestamp::ZERO;
+            if let Some(waker) = self.reaper.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+/// Routing never makes an id.
+fn no_id() -> SessionId {
+    SessionId::from_bytes([0; 16])
+}
+
+fn random_id() -> SessionId {
+    SessionId::from_bytes(random_bytes())
+}
+
+/// 128 bits of the system's generator.
+///
+/// # Panics
+///
+/// If the system has no randomness to give: better no session than one whose id can be guessed.
+fn random_bytes() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the system's random generator works");
+    bytes
+}
