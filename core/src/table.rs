@@ -353,13 +353,15 @@ impl<P: Eq + Clone> SessionTable<P> {
         self.remove(key, reason)
     }
 
-    /// When to poll next: the least deadline of all timers and alarms. At or before now means at once, as it does while
-    /// sessions are left after [`finish_shutdown`](Self::finish_shutdown). Only a creation, an initialize, a finish and
-    /// an alarm can bring it forward, and that.
+    /// When to poll next: the least deadline of all timers and alarms. One that has passed means at once;
+    /// [`Timestamp::ZERO`], which always has, is it while sessions are left after
+    /// [`finish_shutdown`](Self::finish_shutdown).
+    ///
+    /// Only a creation, an answer to `initialize`, a finish, an alarm or the end of a shutdown can bring it forward.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
         if self.service == Service::Closed && !self.sessions.is_empty() {
-            return Some(self.now);
+            return Some(Timestamp::ZERO);
         }
         let lists = [&self.init, &self.idle, &self.lifetime];
         let alarm = self.alarms.first().map(|(at, _)| *at);

@@ -423,7 +423,7 @@ fn shutdown_lets_calls_finish_and_then_reaps_the_rest() {
     assert_eq!(bench.reaped(1), []);
 
     bench.table.finish_shutdown();
-    assert_eq!(bench.table.next_deadline(), Some(at(1)));
+    assert_eq!(bench.table.next_deadline(), Some(Timestamp::ZERO));
     let unknown = SessionId::from_bytes([0xee; 16]);
     for session in [None, Some(id), Some(unknown)] {
         for may_create in [false, true] {
@@ -436,6 +436,18 @@ fn shutdown_lets_calls_finish_and_then_reaps_the_rest() {
     assert_eq!(bench.table.next_deadline(), None);
     bench.table.begin_shutdown();
     assert_eq!(bench.try_create(1), RequestAction::Reject(Rejection::ShuttingDown));
+}
+
+#[test]
+fn a_dead_key_changes_nothing_in_a_closed_table_either() {
+    let mut bench = Bench::new(config());
+    let (dead, _) = bench.create(0);
+    let _ = bench.table.handle_close(at(0), dead, CloseReason::Abandoned);
+    bench.create(0);
+    bench.table.finish_shutdown();
+    let before = bench.table.next_deadline();
+    bench.finish(1, dead);
+    assert_eq!(bench.table.next_deadline(), before);
 }
 
 #[test]
