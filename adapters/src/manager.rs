@@ -176,7 +176,9 @@ impl<R: Runtime, B: Backend> Manager<R, B> {
 }
 
 impl<R: Runtime, B: Backend> Drop for Shared<R, B> {
+    /// Nobody can be served any more: sessions end, apps are told.
     fn drop(&mut self) {
+        self.hub.finish_shutdown();
         self.hub.stop_reaper();
     }
 }

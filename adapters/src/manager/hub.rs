@@ -142,17 +142,23 @@ impl<S> Hub<S> {
             }
             RequestAction::Route { .. } => return Err(Rejection::UnknownSession),
         };
-        let info = SessionInfo { fingerprint: self.fingerprints.fingerprint(&id), key, principal: principal.clone() };
-        let state = open(&info);
-        let cell = Arc::new(Cell::new(id, info, state, delivery));
-        tables.put(key, Arc::clone(&cell));
         let evicted = evicted.map(|reap| (tables.take_cell(reap.key), reap));
-        tables.arm();
         drop(tables);
-        info!(session = %cell.info.fingerprint, %principal, "session opened");
         if let Some((evicted, reap)) = evicted {
             self.bury(evicted, &reap);
         }
+        // Nobody knows the id yet, so nobody misses the session while the app's own code makes its state.
+        let info = SessionInfo { fingerprint: self.fingerprints.fingerprint(&id), key, principal: principal.clone() };
+        let state = open(&info);
+        let cell = Arc::new(Cell::new(id, info, state, delivery));
+        let mut tables = self.lock();
+        if !tables.table.contains(key) {
+            return Err(Rejection::ShuttingDown);
+        }
+        tables.put(key, Arc::clone(&cell));
+        tables.arm();
+        drop(tables);
+        info!(session = %cell.info.fingerprint, %principal, "session opened");
         Ok(Ticket { hub: Arc::clone(self), cell, kept: false })
     }
 
