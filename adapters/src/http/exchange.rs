@@ -68,6 +68,8 @@ pub(super) struct Call<S> {
     cell: Arc<Cell<S>>,
     /// `None` for a notification.
     request: Option<(RequestKey, RequestId)>,
+    /// It has been polled, so that its request may have been cancelled since.
+    waiting: bool,
 }
 
 impl<S> Call<S> {
@@ -77,18 +79,29 @@ impl<S> Call<S> {
         cell: Arc<Cell<S>>,
         request: Option<(RequestKey, RequestId)>,
     ) -> Self {
-        Self { future, hub, cell, request }
+        Self { future, hub, cell, request, waiting: false }
     }
 
     /// `None` once the request is over without the call's doing.
     fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Option<Reply>> {
+        let request = self.request.as_ref().map(|(key, _)| *key);
+        if std::mem::replace(&mut self.waiting, true)
+            && let Some(request) = request
+        {
+            let mut inner = self.cell.lock();
+            if !inner.session.is_in_flight(request) {
+                inner.calls.take(request);
+                return Poll::Ready(None);
+            }
+        }
         match poll_guarded(self.future.as_mut(), cx) {
             Poll::Ready(Ok(reply)) => Poll::Ready(Some(reply)),
             Poll::Ready(Err(error)) => Poll::Ready(Some(self.failed(&error))),
             Poll::Pending => {
-                let Some((request, _)) = self.request else { return Poll::Pending };
+                let Some(request) = request else { return Poll::Pending };
                 let mut inner = self.cell.lock();
                 if !inner.session.is_in_flight(request) {
+                    inner.calls.take(request);
                     return Poll::Ready(None);
                 }
                 inner.calls.register(request, cx.waker());
@@ -117,6 +130,7 @@ impl<S> Call<S> {
             ReplyKind::Message(raw) => {
                 let request = request?;
                 let mut inner = cell.lock();
+                inner.calls.take(request);
                 inner.session.handle_response(&hub.config.session, request, raw);
                 Some(inner)
             }
@@ -124,6 +138,7 @@ impl<S> Call<S> {
                 let request = request?;
                 warn!(session = %cell.info.fingerprint, "a request was given no answer");
                 let mut inner = cell.lock();
+                inner.calls.take(request);
                 let id = inner.session.request_id(request)?.clone();
                 inner.session.handle_response(&hub.config.session, request, error_message(&id, -32603, "No answer"));
                 Some(inner)
@@ -204,6 +219,7 @@ impl<R: Runtime, S: Send + Sync + 'static> Answer<R, S> {
 
     fn respond(&mut self, head: Head, mut connection: Connection<S>, mut inner: MutexInner<'_>) -> Response<Body> {
         let cell = Arc::clone(connection.cell());
+        inner.connections.take(connection.key);
         let announced = (self.initialize && inner.session.announces_id()).then(|| cell.id.to_header());
         let mut response = match head {
             Head::Json(bytes) => {
@@ -330,6 +346,8 @@ impl<R: Runtime, S: Send + Sync + 'static> Events for EventReader<R, S> {
         let output = inner.session.poll_frames(config, self.connection.key, &mut frames, CHUNK);
         if output == ReaderOutput::Pending && frames.is_empty() {
             inner.connections.register(self.connection.key, cx.waker());
+        } else {
+            inner.connections.take(self.connection.key);
         }
         hub.settle(self.connection.cell(), inner);
         self.finished = output == ReaderOutput::Finished;
