@@ -1,4 +1,100 @@
-//! The pure core of sessile.
+//! The pure core of sessile: MCP sessions over Streamable HTTP as state machines without I/O.
+//!
+//! An MCP client speaks *Streamable HTTP*: it POSTs JSON-RPC messages to one endpoint and receives answers as JSON or as
+//! Server-Sent Events. `initialize` opens a *session*, the `Mcp-Session-Id` header names it, and DELETE, idleness, a crash
+//! or shutdown end it. Behind each session runs an *app*, the MCP server itself. This crate is what lies between the HTTP stack and
+//! the app:
+//!
+//! ```text
+//! HTTP stack ──► gate ──► SessionTable ──► Session ──► app
+//!                what is    whose is it,     which stream,
+//!                this?      may it be?       in which order?
+//! HTTP stack ◄── frames ◄───────────────── Session ◄── app
+//! ```
+//!
+//! There is no clock in here, no socket, no task, no lock, no randomness and no log sink. Time is an argument
+//! ([`Timestamp`]), entropy is an argument ([`IdSource`]), and whatever follows from an input is a value that the driver acts on. So every
+//! race is a sequence of calls, and a test, a fuzzer or a replay can make any of them happen.
+//!
+//! # The parts
+//!
+//! | part | owns | answers with |
+//! | --- | --- | --- |
+//! | [`Gate`] | what a request is: the checks of its head and its body, in their order | [`HeadAction`], [`BodyAction`] |
+//! | [`SessionTable`] | which sessions exist, whose they are, when they end | [`RequestAction`], [`Reap`] |
+//! | [`session::Session`] | requests in flight and streams of one session | [`session::MessageAction`], [`session::Head`], [`session::Effect`] |
+//! | [`Outcome`] | every answer that is not the app's own: status, headers, body | an `http::Response` |
+//! | [`sse`] | the bytes of events | |
+//!
+//! # One exchange, step by step
+//!
+//! 1. [`Gate::head`] looks at the head. It answers, or says what the exchange wants to be: POST, GET or DELETE.
+//! 2. If it names a session, [`SessionTable::handle_request`] routes it: one look-up, by id and principal together. The session counts
+//!    one exchange more, until [`SessionTable::handle_response_finished`]. So it can't become idle while a body is uploaded.
+//! 3. For a POST the driver reads the body within [`Gate::max_body`] and [`Gate::body_timeout`], and [`Gate::body`] looks at it: a valid
+//!    `initialize` creates a session (step 2, with `may_create`), anything else is delivered.
+//! 4. [`session::Session::handle_message`] takes the message. A request opens a stream whose first connection holds its head.
+//! 5. The app speaks: [`session::Session::handle_app_message`] or [`session::Session::handle_response`] put each message
+//!    into exactly one stream, and effects say who is to be woken.
+//! 6. [`session::Session::poll_head`] decides between JSON, a stream and an error; [`session::Session::poll_frames`] gives a stream's
+//!    bytes. Nothing waits for a reader: what is not read stays in the log, within its bounds.
+//! 7. When the exchange is over, whatever the way out, [`session::Session::handle_disconnect`] and then
+//!    [`SessionTable::handle_response_finished`] are told. A request that goes on without its connection keeps the exchange until
+//!    [`session::Effect::Release`].
+//!
+//! # Rules that hold everywhere
+//!
+//! - Only a complete `initialize` creates a session, as a transaction; look-ups never create.
+//! - Unknown, ended and foreign sessions look the same, byte for byte.
+//! - Idle is derived from what is in flight, never stamped at arrival.
+//! - A session ends once, for one [`ReapReason`], and every open request of it gets an error.
+//! - Whatever can grow has a limit in [`Config`], with a default.
+//! - Peers can't make anything here panic; misuse by the programmer is a no-op or an `Err`.
+//! - No `Debug` shows a session id, an event id or a payload.
+//!
+//! # An example
+//!
+//! ```
+//! use bytes::Bytes;
+//! use sessile_core::session::{Delivery, Head, MessageAction, Session};
+//! use sessile_core::{BodyAction, Config, Gate, HeadAction, RequestAction, RequestHead, SessionId, SessionTable, Timestamp};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = Config::default();
+//! let gate = Gate::new(&config.gate)?;
+//! let mut table = SessionTable::new(config.table.clone())?;
+//! let now = Timestamp::ZERO;
+//!
+//! // A head arrives ...
+//! let (head, ()) = http::Request::post("/mcp")
+//!     .header("host", "localhost")
+//!     .header("content-type", "application/json")
+//!     .body(())?
+//!     .into_parts();
+//! let HeadAction::Post(post) = gate.head(&head) else { panic!("refused") };
+//!
+//! // ... and its body, a valid `initialize`, which opens a session.
+//! let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{
+//!     "protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"example","version":"1"}}}"#;
+//! let BodyAction::Create(message) = gate.body(&post, false, Bytes::from(body)) else { panic!("refused") };
+//! let head = RequestHead { session: None, principal: &"alice", may_create: true };
+//! let mut ids = || SessionId::from_bytes([7; 16]); // a driver takes the bits from the system
+//! let RequestAction::Create { key, .. } = table.handle_request(now, head, &mut ids) else { panic!("rejected") };
+//! let mut session = Session::new(Delivery::Call);
+//!
+//! // The app is called, and its answer leaves as JSON.
+//! let action = session.handle_message(now, &config.session, message, (), post.mode);
+//! let MessageAction::Open { request, connection, .. } = action else { panic!("refused") };
+//! let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#;
+//! session.handle_response(&config.session, request, Bytes::from(answer));
+//! assert_eq!(session.poll_head(now, connection), Head::Json(Bytes::from(answer)));
+//!
+//! // The exchange is over.
+//! table.handle_response_finished(now, key);
+//! # Ok(())
+//! # }
+//! ```
+
 pub mod config;
 mod event;
 pub mod gate;
