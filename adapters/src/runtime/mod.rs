@@ -4,10 +4,17 @@
 //! written above it is written once, with static dispatch.
 
 use std::future::Future;
+#[cfg(any(feature = "hyper", feature = "stdio"))]
 use std::io;
+#[cfg(feature = "hyper")]
 use std::net::SocketAddr;
 use std::pin::Pin;
+#[cfg(feature = "stdio")]
 use std::process::{Command, ExitStatus};
+#[cfg(feature = "stdio")]
+use std::task::Context;
+use std::task::Poll;
+#[cfg(feature = "hyper")]
 use std::time::Duration;
 
 use sessile_core::Timestamp;
@@ -44,8 +51,8 @@ pub async fn timeout_at<R: Runtime, F: Future>(runtime: &R, at: Timestamp, futur
     let mut future = std::pin::pin!(future);
     let mut timer = None;
     std::future::poll_fn(|cx| {
-        if let std::task::Poll::Ready(output) = future.as_mut().poll(cx) {
-            return std::task::Poll::Ready(Some(output));
+        if let Poll::Ready(output) = future.as_mut().poll(cx) {
+            return Poll::Ready(Some(output));
         }
         let timer = timer.get_or_insert_with(|| runtime.timer_at(at));
         Pin::new(timer).poll(cx).map(|()| None)
@@ -110,7 +117,8 @@ pub struct Started<C: Child> {
 
 /// A child process, the leader of a process group of its own.
 ///
-/// The group is signalled only while the leader has not been reaped: until then its number can't have been given to others.
+/// The group is signalled only while the leader has not been reaped: until then its number can't have been given to
+/// others. Dropping a child neither ends nor reaps it: that is the duty of whoever holds it.
 #[cfg(feature = "stdio")]
 pub trait Child: Send + 'static {
     /// The end that we read.
@@ -118,17 +126,20 @@ pub trait Child: Send + 'static {
     /// The end that we write.
     type Writer: Write;
 
-    /// Waits until the leader has exited, without reaping it. Cancel-safe.
-    fn exited(&mut self) -> impl Future<Output = io::Result<()>> + Send;
+    /// The number of the leader and of its group.
+    fn id(&self) -> u32;
+
+    /// Waits until the leader has exited, without reaping it. Ready again when it is asked again.
+    fn poll_exited(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
     /// Sends a signal to the whole group; a no-op once the leader is reaped.
     fn signal_group(&mut self, signal: GroupSignal);
 
-    /// Reaps the leader, which must have exited.
+    /// Reaps the leader if it has exited; never waits.
     ///
     /// # Errors
     ///
-    /// If it has not exited, or was reaped by somebody else.
+    /// [`io::ErrorKind::WouldBlock`] if it has not exited; another if it was reaped by somebody else.
     fn reap(&mut self) -> io::Result<ExitStatus>;
 }
 
@@ -142,16 +153,27 @@ pub enum GroupSignal {
     Terminate,
 }
 
-/// A pipe's end that is read. Cancel-safe: a dropped future has read nothing.
+/// A pipe's end that is read.
+///
+/// The buffer is the caller's and grows only when there is something to read: who waits needs none.
 #[cfg(feature = "stdio")]
 pub trait Read: Send + Unpin + 'static {
-    /// Reads some bytes; 0 is the end.
-    fn read(&mut self, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
+    /// Waits until there is something, then makes room for at least `room` bytes at the end of `buffer` and reads
+    /// once; 0 is the end of input.
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut Vec<u8>, room: usize) -> Poll<io::Result<usize>>;
+
+    /// The same, but asks the system what is there now and never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::WouldBlock`] if the pipe is empty and still open at the other end, else what the system
+    /// reports.
+    fn try_read(&mut self, buffer: &mut Vec<u8>, room: usize) -> io::Result<usize>;
 }
 
 /// A pipe's end that is written; dropping it closes it.
 #[cfg(feature = "stdio")]
 pub trait Write: Send + Unpin + 'static {
-    /// Writes all of `bytes`.
-    fn write_all(&mut self, bytes: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
+    /// Writes as much of `bytes` as fits, once there is room for some of it.
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 }

@@ -10,6 +10,9 @@ use tokio::time::Instant;
 
 use super::{Runtime, Timer};
 
+#[cfg(feature = "stdio")]
+pub mod process;
+
 /// The tokio runtime. Its clock is tokio's, so that a paused clock in tests moves everything.
 #[derive(Clone, Debug)]
 pub struct Tokio {
