@@ -104,16 +104,14 @@ impl Receiver {
             if let Some(inbound) = inner.session.poll_inbox() {
                 return Poll::Ready(Some(Inbound { message: inbound.message, parts: inbound.context }));
             }
-            if inner.session.ended().is_some() {
-                return Poll::Ready(None);
-            }
-            match &mut inner.app {
-                Some(known) => known.clone_from(cx.waker()),
-                none => *none = Some(cx.waker().clone()),
-            }
-            Poll::Pending
+            inner.poll_ended(cx).map(|()| None)
         })
         .await
+    }
+
+    /// Waits until the session has ended, and takes no message: for an app that can't take one now. Cancel-safe.
+    pub async fn ended(&mut self) {
+        poll_fn(|cx| self.0.cell.lock().poll_ended(cx)).await;
     }
 
     /// The session.

@@ -1,7 +1,7 @@
 //! One session as the adapters hold it: the pure session behind its lock, with the wakers of those who wait for it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 
 use http::request::Parts;
 use sessile_core::session::{ConnectionKey, Delivery, Effect, EndReason, RequestKey, ServerRequestKey, Session};
@@ -95,6 +95,18 @@ pub(crate) struct Todo {
 }
 
 impl Inner {
+    /// Whether the session has ended; if not, the app is woken by its end, and by the next message.
+    pub(crate) fn poll_ended(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if self.session.ended().is_some() {
+            return Poll::Ready(());
+        }
+        match &mut self.app {
+            Some(known) => known.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
     /// Takes the effects of what was just called.
     pub(crate) fn take_effects(&mut self) -> Todo {
         let mut todo = Todo::default();
