@@ -6,6 +6,8 @@
 mod context;
 mod function;
 mod link;
+#[cfg(feature = "stdio")]
+pub mod stdio;
 
 use std::error::Error;
 use std::future::Future;
