@@ -71,11 +71,13 @@ pub(crate) struct Slab<T> {
     slots: Vec<Slot<T>>,
     free: Option<u32>,
     len: usize,
+    /// The generation of a new slot: beyond that of every slot that was given back.
+    first: NonZeroU32,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), free: None, len: 0 }
+        Self { slots: Vec::new(), free: None, len: 0, first: NonZeroU32::MIN }
     }
 }
 
@@ -101,7 +103,10 @@ impl<T> Slab<T> {
             }
             None => {
                 let index = u32::try_from(self.slots.len()).ok()?;
-                self.slots.push(Slot { generation: NonZeroU32::MIN, content: Content::Occupied(value) });
+                if self.slots.capacity() == 0 {
+                    self.slots.reserve_exact(1);
+                }
+                self.slots.push(Slot { generation: self.first, content: Content::Occupied(value) });
                 index
             }
         };
@@ -140,12 +145,29 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Gives the memory of more than `keep` slots back once none is in use. Dead keys stay dead.
+    pub(crate) fn shrink_if_empty(&mut self, keep: usize) {
+        if self.len > 0 || self.slots.len() <= keep {
+            return;
+        }
+        // The generation of a vacant slot was never given out; that of a retired one was, and there is none beyond it.
+        let newest = self.slots.iter().map(|slot| slot.generation).max();
+        if let Some(first) = newest.filter(|newest| *newest < NonZeroU32::MAX) {
+            *self = Self { first, ..Self::default() };
+        }
+    }
+
     /// All values in slot order, which is deterministic.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| match &slot.content {
             Content::Occupied(value) => Some((Key { index: index as u32, generation: slot.generation }, value)),
             Content::Vacant(_) => None,
         })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.slots.capacity()
     }
 }
 
@@ -182,6 +204,33 @@ mod tests {
         let next = slab.insert('b').expect("room");
         assert_eq!(next.index(), 1);
         assert_eq!(slab.get(last), None);
+    }
+
+    #[test]
+    fn memory_given_back_does_not_revive_a_key() {
+        let mut slab = Slab::default();
+        let keys: Vec<_> = (0..3).map(|n| slab.insert(n).expect("room")).collect();
+        slab.remove(keys[2]);
+        slab.shrink_if_empty(1);
+        assert_eq!(slab.slots.len(), 3, "slots are in use");
+        slab.remove(keys[0]);
+        slab.remove(keys[1]);
+        slab.shrink_if_empty(3);
+        assert_eq!(slab.slots.len(), 3, "few enough to keep");
+        slab.shrink_if_empty(2);
+        assert_eq!(slab.slots.capacity(), 0);
+        for n in 0..3 {
+            slab.insert(n).expect("room");
+        }
+        assert!(keys.iter().all(|key| slab.get(*key).is_none()));
+        assert_eq!(slab.slots.len(), 3);
+    }
+
+    #[test]
+    fn the_first_slot_comes_alone() {
+        let mut slab = Slab::default();
+        slab.insert(0_u64).expect("room");
+        assert_eq!(slab.slots.capacity(), 1);
     }
 
     #[test]
