@@ -131,7 +131,7 @@ impl<S> Call<S> {
                 let request = request?;
                 let mut inner = cell.lock();
                 inner.calls.take(request);
-                inner.session.handle_response(&hub.config.session, request, raw);
+                inner.session.handle_response(request, raw);
                 Some(inner)
             }
             ReplyKind::None => {
@@ -140,7 +140,7 @@ impl<S> Call<S> {
                 let mut inner = cell.lock();
                 inner.calls.take(request);
                 let id = inner.session.request_id(request)?.clone();
-                inner.session.handle_response(&hub.config.session, request, error_message(&id, -32603, "No answer"));
+                inner.session.handle_response(request, error_message(&id, -32603, "No answer"));
                 Some(inner)
             }
             ReplyKind::Crash(error) => {

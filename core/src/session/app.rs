@@ -3,17 +3,20 @@
 //! Where the app says which request a message belongs to, that decides. Where it can't (a stdio child), the relation is
 //! derived: progress by its token, a cancellation by the request that it cancels, changes of lists and resources
 //! belong to none, a request goes to the newest request in flight (SEP-2260), and other notes to the one
-//! request in flight, or with several to an open GET, else to the newest.
+//! request in flight, or with several to an open GET, else to the newest. Where that is a guess, it falls on the newest request
+//! whose connection can carry it, else on an open GET, and it decides where a message travels, not how long a
+//! request of the app lives: `roots/list` must outlive the short call that it happened to travel with.
 
 use bytes::Bytes;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::config::SessionConfig;
 use crate::id::RequestId;
 use crate::message::{Message, MessageKind, Notification, Response};
 use crate::session::end::EndReason;
 use crate::session::log::Entry;
-use crate::session::stream::{ConnectionKey, Place, RequestKey};
+use crate::session::stream::{ConnectionKey, Place, RequestKey, RequestStream};
 use crate::session::{Effect, Phase, Session};
 use crate::time::Timestamp;
 use crate::version::ProtocolVersion;
@@ -37,44 +40,44 @@ impl<X> Session<X> {
     /// Never waits and never fails: what has no way to the client is dropped and counted, except responses, and requests are answered
     /// with an error.
     pub fn handle_app_message(&mut self, now: Timestamp, config: &SessionConfig, message: Message, relation: Relation) {
-        if matches!(self.phase, Phase::Ended(_)) {
+        if self.is_over() {
             return;
         }
         match message.kind() {
             MessageKind::Response(response) => match self.answered_request(response) {
-                Some(request) => self.handle_response(config, request, message.into_raw()),
+                Some(request) => self.handle_response(request, self.with_id(request, message)),
                 None => self.counters.responses_unmatched += 1,
             },
             MessageKind::Request(request) => {
-                if relation == Relation::Over {
-                    self.refuse_server_request(&request.id);
-                    return;
-                }
-                let related = match relation {
-                    Relation::Derived if request.method == "ping" => None,
-                    Relation::Derived => self.newest_in_flight(),
-                    Relation::Request(key) => Some(key),
-                    Relation::Over | Relation::Unrelated => None,
+                let relation = match relation {
+                    Relation::Derived if request.method == "ping" => Relation::Unrelated,
+                    Relation::Derived | Relation::Over | Relation::Request(_) | Relation::Unrelated => relation,
                 };
-                self.speak(now, related);
+                match relation {
+                    Relation::Derived => self.speak(now, self.newest_in_flight()),
+                    Relation::Request(key) => self.speak(now, Some(key)),
+                    Relation::Over | Relation::Unrelated => {}
+                }
                 let id = request.id.clone();
-                self.handle_server_request(now, config, id, message.into_raw(), related);
+                self.handle_server_request(now, config, id, message.into_raw(), relation);
             }
             MessageKind::Notification(note) => {
                 let place = match relation {
+                    _ if note.method == "notifications/cancelled" => {
+                        note.request_id.as_ref().and_then(|id| self.cancel_server_request(id))
+                    }
                     Relation::Derived => self.derive_place(now, note),
+                    Relation::Over => None,
                     Relation::Request(key) => {
                         self.speak(now, Some(key));
                         Some(Place::Request(key.stream))
                     }
-                    Relation::Over => {
-                        self.counters.notes_dropped += 1;
-                        None
-                    }
                     Relation::Unrelated => Some(Place::Standalone),
                 };
-                if let Some(place) = place {
-                    self.push_note(config, place, message.into_raw());
+                match place {
+                    Some(place) => self.push_note(config, place, message.into_raw()),
+                    // About something that is over, which clients report as an error.
+                    None => self.counters.notes_dropped += 1,
                 }
             }
         }
@@ -82,7 +85,7 @@ impl<X> Session<X> {
 
     /// A note of a call that answers `related`, or of none.
     pub fn push_call_note(&mut self, now: Timestamp, config: &SessionConfig, raw: Bytes, related: Option<RequestKey>) {
-        if matches!(self.phase, Phase::Ended(_)) {
+        if self.is_over() {
             return;
         }
         self.speak(now, related);
@@ -92,34 +95,37 @@ impl<X> Session<X> {
 
     /// The app's answer to a request in flight; for one that isn't, nothing happens. `raw` is the whole JSON-RPC
     /// response.
-    pub fn handle_response(&mut self, config: &SessionConfig, key: RequestKey, raw: Bytes) {
-        let Some(stream) = self.streams.get_mut(key.stream) else {
+    pub fn handle_response(&mut self, key: RequestKey, raw: Bytes) {
+        if self.is_over() || !self.is_in_flight(key) {
             self.counters.responses_unmatched += 1;
             return;
-        };
-        let Some(member) = stream.members.get_mut(key.position).filter(|member| member.open) else {
-            self.counters.responses_unmatched += 1;
-            return;
-        };
+        }
+        // What the client may rely on once it has its answer comes before the word that the answer is there.
+        if self.is_starting(key) {
+            self.finish_start(&raw);
+        }
+        let Some(stream) = self.streams.get_mut(key.stream) else { return };
+        let Some(member) = stream.members.get_mut(key.position) else { return };
         member.open = false;
         self.in_flight.remove(&member.id);
         stream.open -= 1;
-        let initialize = matches!(self.phase, Phase::Starting { request, .. } if request == key);
-        let result = if initialize { initialize_result(&raw) } else { None };
         if stream.reader.is_some() {
+            // The bounds of the log are for notes: those that wait are not dropped because the answer is large.
             stream.log.push(Entry::Response, raw);
-            self.counters.notes_dropped += stream.log.enforce(config);
         }
         self.fail_outgoing_of(key);
         self.after_answer(key);
-        match result {
-            Some(version) => {
-                self.version = version;
-                self.phase = Phase::Open;
-                self.effects.push_back(Effect::Established);
-            }
-            None if initialize => self.effects.push_back(Effect::End(EndReason::InitializeFailed)),
-            None => {}
+    }
+
+    /// The app has answered `initialize`.
+    fn finish_start(&mut self, raw: &[u8]) {
+        if let Some(version) = initialize_result(raw) {
+            self.version = version;
+            self.phase = Phase::Open;
+            self.effects.push_back(Effect::Established);
+        } else {
+            self.phase = Phase::Failed;
+            self.effects.push_back(Effect::End(EndReason::InitializeFailed));
         }
     }
 
@@ -132,34 +138,51 @@ impl<X> Session<X> {
         }
     }
 
-    /// `None` for a note that no client should see: it has served its purpose here, or it is about something that is over.
+    /// The response as the client can match it: an error without an id gets the id of the request that it ends.
+    fn with_id(&self, request: RequestKey, message: Message) -> Bytes {
+        #[derive(Deserialize)]
+        struct Failure<'a> {
+            #[serde(borrow)]
+            error: &'a RawValue,
+        }
+        if matches!(message.kind(), MessageKind::Response(Response { id: None, .. }))
+            && let Some(id) = self.request_id(request)
+            && let Ok(Failure { error }) = serde_json::from_slice(message.raw())
+        {
+            return Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{},"error":{}}}"#, id.to_json(), error.get()));
+        }
+        message.into_raw()
+    }
+
+    /// `None` for a note about something that is over.
     fn derive_place(&mut self, now: Timestamp, note: &Notification) -> Option<Place> {
         let related = match &*note.method {
-            "notifications/cancelled" => {
-                let id = note.request_id.as_ref();
-                return match id.filter(|id| self.outgoing.contains(id)) {
-                    Some(id) => self.cancel_server_request(id),
-                    None => Some(Place::Standalone),
-                };
-            }
             "notifications/progress" => {
-                // Progress of what was cancelled or answered is late, and clients report it as an error.
-                let request = note.progress_token.as_ref().and_then(|token| self.request_with_token(token));
-                if request.is_none() {
-                    self.counters.notes_dropped += 1;
-                    return None;
-                }
-                request
+                Some(note.progress_token.as_ref().and_then(|token| self.request_with_token(token))?)
             }
             "notifications/prompts/list_changed"
             | "notifications/resources/list_changed"
             | "notifications/resources/updated"
             | "notifications/tools/list_changed" => return Some(Place::Standalone),
-            _ if self.in_flight.len() > 1 && self.standalone_carrier().is_some() => None,
-            _ => self.newest_in_flight(),
+            _ => {
+                self.speak(now, self.newest_in_flight());
+                let several = self.in_flight.len() > 1;
+                match self.newest_with_wire() {
+                    Some(key) if !(several && self.standalone_carrier().is_some()) => Some(key),
+                    None if self.standalone_carrier().is_none() => self.newest_in_flight(),
+                    Some(_) | None => None,
+                }
+            }
         };
         self.speak(now, related);
         Some(related.map_or(Place::Standalone, |key| Place::Request(key.stream)))
+    }
+
+    /// The newest request whose connection can carry more than its answer.
+    pub(super) fn newest_with_wire(&self) -> Option<RequestKey> {
+        let with_wire = |key: &RequestKey| self.streams.get(key.stream).is_some_and(RequestStream::has_wire);
+        let in_flight = self.in_flight.iter().map(|(_, key)| *key).filter(with_wire);
+        in_flight.max_by_key(|key| self.member(*key).map(|member| member.serial))
     }
 
     fn newest_in_flight(&self) -> Option<RequestKey> {
@@ -176,24 +199,24 @@ impl<X> Session<X> {
         let Some(key) = related else { return };
         let member = self.streams.get_mut(key.stream).and_then(|stream| stream.members.get_mut(key.position));
         if let Some(member) = member {
-            member.spoken = now;
+            member.spoken = member.spoken.max(now);
         }
     }
 
     /// Puts a note where a reader gets it, or drops it where none ever will.
     fn push_note(&mut self, config: &SessionConfig, place: Place, raw: Bytes) {
-        let place = match place {
-            Place::Standalone => place,
-            Place::Request(key) => match self.streams.get(key) {
-                Some(stream) if stream.is_json() && self.standalone_carrier().is_some() => Place::Standalone,
-                Some(stream) if stream.is_open() && !stream.is_json() => place,
-                _ => {
-                    self.counters.notes_dropped += 1;
-                    return;
-                }
-            },
+        let carrier = self.standalone_carrier().is_some();
+        let stream = if let Place::Request(key) = place { self.streams.get(key) } else { None };
+        let place = match (place, stream) {
+            (Place::Standalone, _) if carrier || !self.draining => Some(place),
+            (Place::Request(_), Some(stream)) if stream.is_json() && carrier => Some(Place::Standalone),
+            (Place::Request(_), Some(stream)) if stream.has_wire() => Some(place),
+            (Place::Request(_) | Place::Standalone, _) => None,
         };
-        self.append(config, place, Entry::Note, raw);
+        match place {
+            Some(place) => self.append(config, place, Entry::Note, raw),
+            None => self.counters.notes_dropped += 1,
+        }
     }
 
     /// Appends to a stream's log and wakes whoever reads it.

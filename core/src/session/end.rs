@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use crate::config::SessionConfig;
-use crate::id::RequestId;
 use crate::message::Message;
 use crate::outcome::Outcome;
 use crate::session::inbox::Inbound;
-use crate::session::stream::{Closing, ConnectionKey, Place, Reader, RequestKey};
+use crate::session::stream::{Closing, ConnectionKey, Place, RequestKey};
 use crate::session::{Delivery, Effect, Phase, Session};
 use crate::time::Timestamp;
 
@@ -31,14 +30,16 @@ impl<X> Session<X> {
     /// Ends what is due: requests without a connection, requests that took too long, requests of the app that nobody took, and a start
     /// that takes for ever. Early calls change nothing.
     pub fn handle_timeout(&mut self, now: Timestamp, config: &SessionConfig) {
-        if matches!(self.phase, Phase::Ended(_)) {
+        if self.is_over() {
             return;
         }
         self.deadline = Timestamp::MAX;
         if let Phase::Starting { until, .. } = self.phase
             && until <= now
         {
+            self.phase = Phase::Failed;
             self.effects.push_back(Effect::End(EndReason::NotStarted));
+            return;
         }
         if self.streams.iter().any(|(_, stream)| stream.detached.is_some()) || config.max_request_age.is_some() {
             for key in self.expired_requests(now, config) {
@@ -51,8 +52,8 @@ impl<X> Session<X> {
         self.effects.push_back(Effect::Alarm(next));
     }
 
-    /// No new requests and no new GET from now on, and the open GETs end with a word on when to come back. What is in flight goes
-    /// on.
+    /// No new requests and no new GET from now on, and the open GETs end with a word on when to come back, the newest after
+    /// what waits for it. What is in flight goes on.
     pub fn begin_drain(&mut self) {
         self.draining = true;
         self.close_standalone(Closing::Retry);
@@ -64,22 +65,28 @@ impl<X> Session<X> {
         let was_open = match self.phase {
             Phase::Ended(_) => return,
             Phase::Open => true,
-            Phase::New | Phase::Starting { .. } => false,
+            Phase::Failed | Phase::New | Phase::Starting { .. } => false,
+        };
+        let outcome = match reason {
+            EndReason::Closed | EndReason::Shutdown => Outcome::SessionEnded,
+            EndReason::AppEnded | EndReason::InitializeFailed | EndReason::NotStarted if was_open => {
+                Outcome::SessionEnded
+            }
+            EndReason::AppEnded | EndReason::InitializeFailed | EndReason::NotStarted => Outcome::AppFailed,
         };
         self.phase = Phase::Ended(reason);
-        let outcome = if was_open { Outcome::SessionEnded } else { Outcome::AppFailed };
-        let open: Vec<(RequestId, RequestKey)> = self.in_flight.iter().map(|(id, key)| (id.clone(), *key)).collect();
-        for (id, key) in open {
-            // What a head that has left can't say any more, the log says.
-            let held =
-                self.streams.get(key.stream).is_some_and(|stream| matches!(stream.reader, Some(Reader::Held { .. })));
-            let error = (!held).then(|| outcome.to_message(&id));
-            self.end_request(key, error, Some(outcome.clone()));
+        let open: Vec<RequestKey> = self.in_flight.iter().map(|(_, key)| *key).collect();
+        for key in open {
+            self.end_request(key, outcome.clone());
         }
         self.in_flight.clear();
         self.fail_all_outgoing();
         self.close_standalone(Closing::Final);
         self.inbox.clear();
+        if self.deadline != Timestamp::MAX {
+            self.deadline = Timestamp::MAX;
+            self.effects.push_back(Effect::Alarm(None));
+        }
         self.effects.push_back(Effect::WakeApp);
     }
 
@@ -90,6 +97,7 @@ impl<X> Session<X> {
             let connection = ConnectionKey { place: Place::Standalone, attached: reader.attached };
             self.effects.push_back(Effect::WakeConnection(connection));
         }
+        self.give_up_standalone();
     }
 
     fn expired_requests(&self, now: Timestamp, config: &SessionConfig) -> Vec<RequestKey> {
@@ -97,8 +105,11 @@ impl<X> Session<X> {
         self.in_flight.iter().map(|(_, key)| *key).filter(due).collect()
     }
 
-    /// When a request ends by time alone: by its age, or for want of a connection.
+    /// When a request ends by time alone: by its age, or for want of a connection. `initialize` has a limit of its own.
     fn request_deadline(&self, key: RequestKey, config: &SessionConfig) -> Option<Timestamp> {
+        if self.is_starting(key) {
+            return None;
+        }
         let stream = self.streams.get(key.stream)?;
         let member = stream.members.get(key.position)?;
         let after = |from: Timestamp, time: Option<Duration>| time.map(|time| from.saturating_add(time));
@@ -108,8 +119,7 @@ impl<X> Session<X> {
     }
 
     fn expire(&mut self, key: RequestKey) {
-        let Some(id) = self.request_id(key).cloned() else { return };
-        self.counters.requests_expired += 1;
+        let Some(id) = self.request_id(key) else { return };
         if self.delivery == Delivery::Inbox {
             let reason = "the request has expired";
             let note = format!(
@@ -120,17 +130,14 @@ impl<X> Session<X> {
                 self.push_inbox(Inbound { context: None, message });
             }
         }
-        let outcome = Outcome::RequestExpired;
-        let held =
-            self.streams.get(key.stream).is_some_and(|stream| matches!(stream.reader, Some(Reader::Held { .. })));
-        let error = (!held).then(|| outcome.to_message(&id));
-        self.end_request(key, error, Some(outcome));
+        self.counters.requests_expired += 1;
+        self.end_request(key, Outcome::RequestExpired);
     }
 
     fn next_deadline(&self, config: &SessionConfig) -> Timestamp {
         let start = match self.phase {
             Phase::Starting { until, .. } => Some(until),
-            Phase::Ended(_) | Phase::New | Phase::Open => None,
+            Phase::Ended(_) | Phase::Failed | Phase::New | Phase::Open => None,
         };
         let requests = self.in_flight.iter().filter_map(|(_, key)| self.request_deadline(*key, config));
         let outgoing = self.outgoing.iter().filter_map(|(_, request)| request.untaken_until);

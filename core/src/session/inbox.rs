@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::config::SessionConfig;
 use crate::message::Message;
+use crate::session::LARGE;
 
 /// A message for the app.
 #[derive(Debug)]
@@ -44,10 +45,18 @@ impl<X> Inbox<X> {
     pub(super) fn pop(&mut self) -> Option<Inbound<X>> {
         let inbound = self.waiting.pop_front()?;
         self.bytes -= inbound.message.raw().len();
+        if self.waiting.is_empty() && self.waiting.capacity() > LARGE {
+            self.waiting = VecDeque::new();
+        }
         Some(inbound)
     }
 
     pub(super) fn clear(&mut self) {
         *self = Self::default();
+    }
+
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.waiting.capacity()
     }
 }

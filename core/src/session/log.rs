@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::config::SessionConfig;
 use crate::id::RequestId;
+use crate::session::LARGE;
 
 /// What a logged message is, which decides what may become of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,15 +49,29 @@ impl Log {
         self.entries.push_back(Logged { entry, data });
     }
 
-    /// Drops the oldest notes until the bounds hold again, if notes are what there is too much of; how many were dropped.
+    /// Drops the oldest notes until the bounds hold again, if notes are what there is too much of; how many were
+    /// dropped. A log takes one message of any size.
     pub(super) fn enforce(&mut self, config: &SessionConfig) -> u32 {
         let mut dropped = 0;
-        while self.entries.len() > config.log_count || self.bytes > config.log_bytes {
+        while self.entries.len() > 1 && (self.entries.len() > config.log_count || self.bytes > config.log_bytes) {
             let Some(at) = self.entries.iter().position(|logged| logged.entry == Entry::Note) else { break };
             self.remove_at(at);
             dropped += 1;
         }
         dropped
+    }
+
+    /// Whether a message that can't be dropped, of `len` bytes, fits in beside the others of its kind.
+    pub(super) fn has_room(&self, config: &SessionConfig, len: usize) -> bool {
+        let kept = self.entries.iter().filter(|logged| logged.entry != Entry::Note);
+        let (count, bytes) = kept.fold((0, 0), |(count, bytes), logged| (count + 1, bytes + logged.data.len()));
+        count == 0 || (count < config.log_count && bytes + len <= config.log_bytes)
+    }
+
+    /// How many notes there are.
+    pub(super) fn notes(&self) -> u32 {
+        let notes = self.entries.iter().filter(|logged| logged.entry == Entry::Note).count();
+        u32::try_from(notes).unwrap_or(u32::MAX)
     }
 
     pub(super) fn take_first(&mut self) -> Option<Logged> {
@@ -72,7 +87,7 @@ impl Log {
         }
     }
 
-    /// The last message that a peer of this log must get, for answers that are one body.
+    /// The response, for an answer that is one body.
     pub(super) fn take_response(&mut self) -> Option<Bytes> {
         let at = self.entries.iter().position(|logged| logged.entry == Entry::Response)?;
         self.remove_at(at).map(|logged| logged.data)
@@ -81,7 +96,15 @@ impl Log {
     fn remove_at(&mut self, at: usize) -> Option<Logged> {
         let logged = self.entries.remove(at)?;
         self.bytes -= logged.data.len();
+        if self.entries.is_empty() && self.entries.capacity() > LARGE {
+            self.entries = VecDeque::new();
+        }
         Some(logged)
+    }
+
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.entries.capacity()
     }
 }
 

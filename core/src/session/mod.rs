@@ -3,8 +3,8 @@
 //! ```text
 //!             initialize             the app's result
 //!   New ─────────────────► Starting ──────────────────► Open ──────► Ended
-//!                             │  the app's error, its end, or none     ▲
-//!                             └────────────────────────────────────────┘
+//!                             │ the app's error, or no answer in time  ▲
+//!                             └────────────► Failed ───────────────────┘
 //! ```
 //!
 //! Owns which request is in flight, which message belongs to which stream and in which order a reader gets
@@ -20,12 +20,13 @@ mod inbox;
 mod log;
 mod outgoing;
 mod reader;
+mod request;
 mod sorted;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
-
-use bytes::Bytes;
 
 pub use app::Relation;
 pub use end::EndReason;
@@ -36,12 +37,12 @@ pub use stream::{ConnectionKey, RequestKey};
 
 use crate::config::{ResponseMode, SessionConfig};
 use crate::id::RequestId;
-use crate::message::{Message, MessageKind, Notification, Request};
+use crate::message::{Message, MessageKind};
 use crate::outcome::Outcome;
 use crate::session::inbox::Inbox;
 use crate::session::outgoing::ServerRequest;
 use crate::session::sorted::SortedMap;
-use crate::session::stream::{Member, Members, Place, Reader, RequestStream, Standalone};
+use crate::session::stream::{RequestStream, Standalone};
 use crate::slab::Slab;
 use crate::time::Timestamp;
 use crate::version::ProtocolVersion;
@@ -79,10 +80,18 @@ pub enum Delivery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     New,
-    Starting { request: RequestKey, until: Timestamp },
+    Starting {
+        request: RequestKey,
+        until: Timestamp,
+    },
     Open,
+    /// The start has come to nothing: the driver was told to end the session, and nothing else happens any more.
+    Failed,
     Ended(EndReason),
 }
+
+/// Buffers with room for more than this are given back once they are empty.
+const LARGE: usize = 8;
 
 /// What a message of the client leads to.
 #[derive(Debug)]
@@ -180,12 +189,8 @@ impl<X> Session<X> {
     /// Whether a head that leaves now may carry the session's id: not on an error, and not once the app has refused
     /// to begin.
     #[must_use]
-    pub fn announces_id(&self) -> bool {
-        match self.phase {
-            Phase::Open => true,
-            Phase::Starting { request, .. } => self.is_in_flight(request),
-            Phase::Ended(_) | Phase::New => false,
-        }
+    pub const fn announces_id(&self) -> bool {
+        matches!(self.phase, Phase::Open | Phase::Starting { .. })
     }
 
     /// How many requests of the client are in flight.
@@ -203,7 +208,7 @@ impl<X> Session<X> {
     /// The id of a request in flight.
     #[must_use]
     pub fn request_id(&self, request: RequestKey) -> Option<&RequestId> {
-        self.member(request).map(|member| &member.id)
+        self.member(request).filter(|member| member.open).map(|member| &member.id)
     }
 
     /// The request in flight with this id.
@@ -217,8 +222,18 @@ impl<X> Session<X> {
     pub const fn ended(&self) -> Option<EndReason> {
         match self.phase {
             Phase::Ended(reason) => Some(reason),
-            Phase::New | Phase::Open | Phase::Starting { .. } => None,
+            Phase::Failed | Phase::New | Phase::Open | Phase::Starting { .. } => None,
         }
+    }
+
+    /// Whether the session has ended and no reader has anything left to read: it can be dropped.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        matches!(self.phase, Phase::Ended(_)) && self.streams.is_empty() && self.standalone.is_none()
+    }
+
+    const fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Ended(_) | Phase::Failed)
     }
 
     /// What has come to nothing so far.
@@ -229,7 +244,11 @@ impl<X> Session<X> {
 
     /// The next thing to do because of earlier inputs, until `None`.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        let effect = self.effects.pop_front();
+        if effect.is_none() && self.effects.capacity() > LARGE {
+            self.effects = VecDeque::new();
+        }
+        effect
     }
 
     /// A message of the client, which the gate has let through. `mode` is how a request wants to be answered.
@@ -245,7 +264,7 @@ impl<X> Session<X> {
         mode: ResponseMode,
     ) -> MessageAction<X> {
         let refuse = |id: Option<RequestId>, outcome| MessageAction::Refuse { id, outcome };
-        if matches!(self.phase, Phase::Ended(_)) {
+        if self.is_over() {
             let id = message.as_request().map(|request| request.id.clone());
             return refuse(id, Outcome::SessionNotFound);
         }
@@ -263,17 +282,22 @@ impl<X> Session<X> {
                 if self.inbox_is_full(config, 2, message.raw().len()) {
                     return refuse(None, Outcome::InboxFull { request: false });
                 }
-                if note.method == "notifications/cancelled" {
-                    self.cancel(note);
-                }
-                MessageAction::Accepted { call: self.deliver(message, context) }
+                let call = if note.method != "notifications/cancelled" || self.cancel(note) {
+                    self.deliver(message, context)
+                } else {
+                    None
+                };
+                MessageAction::Accepted { call }
             }
             MessageKind::Response(response) => {
+                let Some(id) = response.id.clone().filter(|id| self.awaits_answer(id)) else {
+                    self.counters.client_responses_unmatched += 1;
+                    return MessageAction::Accepted { call: None };
+                };
                 if self.inbox_is_full(config, 2, message.raw().len()) {
                     return refuse(None, Outcome::InboxFull { request: false });
                 }
-                let id = response.id.clone();
-                self.handle_answer(id.as_ref(), message, context);
+                self.handle_answer(&id, message, context);
                 MessageAction::Accepted { call: None }
             }
         }
@@ -282,71 +306,6 @@ impl<X> Session<X> {
     /// The next message for an app that runs as long as the session.
     pub fn poll_inbox(&mut self) -> Option<Inbound<X>> {
         self.inbox.pop()
-    }
-
-    fn admit(&self, config: &SessionConfig, request: &Request, len: usize) -> Result<(), Outcome> {
-        if self.draining {
-            return Err(Outcome::ShuttingDown);
-        }
-        if request.initialize.is_some() && self.phase != Phase::New {
-            return Err(Outcome::AlreadyInitialized);
-        }
-        if self.in_flight.contains(&request.id) {
-            return Err(Outcome::DuplicateRequestId);
-        }
-        if self.in_flight.len() >= config.max_in_flight {
-            return Err(Outcome::TooManyRequests);
-        }
-        if self.inbox_is_full(config, 1, len) {
-            return Err(Outcome::InboxFull { request: true });
-        }
-        Ok(())
-    }
-
-    /// Registers a request with a stream of its own. The head of its connection is held.
-    fn open_stream(
-        &mut self,
-        now: Timestamp,
-        config: &SessionConfig,
-        request: &Request,
-        mode: ResponseMode,
-    ) -> Option<(RequestKey, ConnectionKey)> {
-        let initialize = request.initialize.is_some();
-        let window = match mode {
-            ResponseMode::Json => None,
-            _ if initialize => Some(config.initialize_window),
-            ResponseMode::Auto => Some(config.auto_window),
-            ResponseMode::Sse => Some(std::time::Duration::ZERO),
-        };
-        self.serial += 1;
-        let member = Member {
-            id: request.id.clone(),
-            token: request.progress_token.clone(),
-            open: true,
-            serial: self.serial,
-            since: now,
-            spoken: now,
-        };
-        let stream = self.streams.insert(RequestStream {
-            log: log::Log::default(),
-            members: Members::one(member),
-            open: 1,
-            reader: Some(Reader::Held { mode, until: window.map(|window| now.saturating_add(window)) }),
-            attached: 0,
-            detached: None,
-            refusal: None,
-        })?;
-        let key = RequestKey { stream, position: 0 };
-        self.in_flight.insert(request.id.clone(), key);
-        if initialize {
-            let until = now.saturating_add(config.start_timeout);
-            self.phase = Phase::Starting { request: key, until };
-            self.expect(until);
-        }
-        if let Some(age) = config.max_request_age {
-            self.expect(now.saturating_add(age));
-        }
-        Some((key, ConnectionKey { place: Place::Request(stream), attached: 0 }))
     }
 
     /// Gives a message to the app: into the inbox, or back to a driver that calls it.
@@ -368,52 +327,6 @@ impl<X> Session<X> {
 
     fn inbox_is_full(&self, config: &SessionConfig, times: usize, len: usize) -> bool {
         self.delivery == Delivery::Inbox && self.inbox.is_full(config, times, len)
-    }
-
-    /// `notifications/cancelled` of the client: the request's stream ends without a response and its id is free. Naming
-    /// nothing in flight, or `initialize`, changes nothing (2025-11-25, cancellation).
-    fn cancel(&mut self, note: &Notification) {
-        let request = note.request_id.as_ref().and_then(|id| self.request_with_id(id));
-        let initialize = |key| matches!(self.phase, Phase::Starting { request, .. } if request == key);
-        match request {
-            Some(key) if !initialize(key) => self.end_request(key, None, Some(Outcome::Accepted)),
-            _ => self.counters.cancellations_unmatched += 1,
-        }
-    }
-
-    fn member(&self, request: RequestKey) -> Option<&Member> {
-        self.streams.get(request.stream)?.members.get(request.position)
-    }
-
-    /// Ends a request that the app has not answered: with an error in its log, or without a word. `refusal`
-    /// becomes the answer of a head that is still held.
-    fn end_request(&mut self, key: RequestKey, error: Option<Bytes>, refusal: Option<Outcome>) {
-        let Some(stream) = self.streams.get_mut(key.stream) else { return };
-        let Some(member) = stream.members.get_mut(key.position).filter(|member| member.open) else { return };
-        member.open = false;
-        self.in_flight.remove(&member.id);
-        stream.open -= 1;
-        if let Some(error) = error {
-            stream.log.push(log::Entry::Response, error);
-        }
-        if matches!(stream.reader, Some(Reader::Held { .. })) {
-            stream.refusal = refusal;
-        }
-        self.fail_outgoing_of(key);
-        self.effects.push_back(Effect::WakeCall(key));
-        self.after_answer(key);
-    }
-
-    /// A request of the stream was answered or ended: its reader looks, or the stream goes.
-    fn after_answer(&mut self, key: RequestKey) {
-        let Some(stream) = self.streams.get(key.stream) else { return };
-        if stream.reader.is_some() {
-            let connection = ConnectionKey { place: Place::Request(key.stream), attached: stream.attached };
-            self.effects.push_back(Effect::WakeConnection(connection));
-        } else if stream.open == 0 {
-            self.streams.remove(key.stream);
-            self.effects.push_back(Effect::Release);
-        }
     }
 
     /// Remembers that something is due at `at`. The alarm is only ever moved forward here; what has become void is noticed

@@ -10,10 +10,11 @@ use crate::config::SessionConfig;
 use crate::id::RequestId;
 use crate::message::Message;
 use crate::outcome::error_body;
+use crate::session::app::Relation;
 use crate::session::inbox::Inbound;
 use crate::session::log::Entry;
-use crate::session::stream::{Place, RequestKey};
-use crate::session::{Counters, Effect, Phase, Session};
+use crate::session::stream::{Place, RequestKey, RequestStream};
+use crate::session::{Effect, Phase, Session};
 use crate::time::Timestamp;
 
 /// The handle of a request that the session sends for an app that is called.
@@ -90,7 +91,14 @@ impl<X> Session<X> {
         let method = serde_json::to_string(method).unwrap_or_default();
         let raw = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{},"method":{method},"params":{params}}}"#, key.0));
         let origin = Origin::Call { key, answer: None };
-        self.send_request(now, config, id, raw, Some(related), origin).map(|()| key)
+        let sent = self.place_request(Relation::Request(related)).and_then(|place| {
+            let request = ServerRequest { origin, place, related: Some(related), untaken_until: None };
+            self.send_request(now, config, id, raw, request)
+        });
+        if sent.is_err() {
+            self.counters.server_requests_failed += 1;
+        }
+        sent.map(|()| key)
     }
 
     /// The answer to such a request: the client's response, or why there is none. `None`: not yet.
@@ -120,23 +128,51 @@ impl<X> Session<X> {
         config: &SessionConfig,
         id: RequestId,
         raw: Bytes,
-        related: Option<RequestKey>,
+        relation: Relation,
     ) {
+        // An app that goes on asking and never reads the answers is left without.
+        if self.inbox_is_full(config, 3, 0) {
+            self.counters.server_requests_failed += 1;
+            return;
+        }
         if self.outgoing.contains(&id) {
             self.counters.server_requests_failed += 1;
             self.answer_app(&id, -32600, "a request with this id is still waiting for the client");
             return;
         }
-        let sent = self.send_request(now, config, id.clone(), raw, related, Origin::Inbox);
+        let sent = self.place_request(relation).and_then(|place| {
+            // A guess decides where a request travels, not how long it lives.
+            let related = if let Relation::Request(key) = relation { Some(key) } else { None };
+            let request = ServerRequest { origin: Origin::Inbox, place, related, untaken_until: None };
+            self.send_request(now, config, id.clone(), raw, request)
+        });
         if let Err(error) = sent {
+            self.counters.server_requests_failed += 1;
             self.answer_app(&id, -32603, error.as_str());
         }
     }
 
-    /// A request of the app that belongs to a request that is over.
-    pub(super) fn refuse_server_request(&mut self, id: &RequestId) {
-        self.counters.server_requests_failed += 1;
-        self.answer_app(id, -32603, AnswerError::Ended.as_str());
+    /// Which stream carries a request of the app.
+    fn place_request(&self, relation: Relation) -> Result<Place, AnswerError> {
+        let carrier = self.standalone_carrier().is_some();
+        // One that no GET carries yet waits for it, while one may come.
+        let standalone = if self.draining && !carrier { Err(AnswerError::NoWire) } else { Ok(Place::Standalone) };
+        match relation {
+            Relation::Over => Err(AnswerError::Ended),
+            Relation::Unrelated => standalone,
+            Relation::Derived => match self.newest_with_wire() {
+                Some(key) => Ok(Place::Request(key.stream)),
+                None if self.in_flight.is_empty() || carrier => standalone,
+                None => Err(AnswerError::NoWire),
+            },
+            Relation::Request(key) => match self.streams.get(key.stream) {
+                _ if !self.is_in_flight(key) => Err(AnswerError::Ended),
+                // A single JSON body can carry nothing but the response; an open GET has to do.
+                Some(stream) if stream.is_json() && carrier => Ok(Place::Standalone),
+                Some(stream) if stream.has_wire() => Ok(Place::Request(key.stream)),
+                _ => Err(AnswerError::NoWire),
+            },
+        }
     }
 
     fn send_request(
@@ -145,59 +181,57 @@ impl<X> Session<X> {
         config: &SessionConfig,
         id: RequestId,
         raw: Bytes,
-        related: Option<RequestKey>,
-        origin: Origin,
+        request: ServerRequest,
     ) -> Result<(), AnswerError> {
-        let fail = |counters: &mut Counters, error| {
-            counters.server_requests_failed += 1;
-            Err(error)
+        let place = request.place;
+        let log = match place {
+            Place::Request(key) => self.streams.get(key).map(|stream| &stream.log),
+            Place::Standalone => self.standalone.as_ref().map(|standalone| &standalone.log),
         };
-        if self.outgoing.len() >= config.max_server_requests {
-            return fail(&mut self.counters, AnswerError::TooMany);
+        let fits = log.is_none_or(|log| log.has_room(config, raw.len()));
+        if self.outgoing.len() >= config.max_server_requests || !fits {
+            return Err(AnswerError::TooMany);
         }
-        let place = match related {
-            None => Place::Standalone,
-            Some(key) => match self.streams.get(key.stream) {
-                // A single JSON body can carry nothing but the response; an open GET has to do.
-                Some(stream) if stream.is_json() && self.standalone_carrier().is_some() => Place::Standalone,
-                Some(stream) if stream.is_open() && !stream.is_json() => Place::Request(key.stream),
-                _ => return fail(&mut self.counters, AnswerError::NoWire),
-            },
-        };
         let until = now.saturating_add(config.server_request_timeout);
-        self.outgoing.insert(id.clone(), ServerRequest { origin, place, related, untaken_until: Some(until) });
+        self.outgoing.insert(id.clone(), ServerRequest { untaken_until: Some(until), ..request });
         self.append(config, place, Entry::Request(id), raw);
         self.expect(until);
         Ok(())
     }
 
-    /// A response of the client.
-    pub(super) fn handle_answer(&mut self, id: Option<&RequestId>, message: Message, context: X) {
-        let Some(request) = id.and_then(|id| self.outgoing.get_mut(id)) else {
-            self.counters.client_responses_unmatched += 1;
-            return;
-        };
+    /// Whether a response with this id is one that the app waits for: the client can only answer what a connection has
+    /// taken, and once.
+    pub(super) fn awaits_answer(&self, id: &RequestId) -> bool {
+        self.outgoing.get(id).is_some_and(|request| {
+            request.untaken_until.is_none() && !matches!(request.origin, Origin::Call { answer: Some(_), .. })
+        })
+    }
+
+    /// A response of the client that the app waits for.
+    pub(super) fn handle_answer(&mut self, id: &RequestId, message: Message, context: X) {
+        let Some(request) = self.outgoing.get_mut(id) else { return };
         match &mut request.origin {
             Origin::Call { key, answer } => {
                 let key = *key;
                 *answer = Some(Ok(message));
-                // It can't expire any more.
-                request.untaken_until = None;
                 self.effects.push_back(Effect::WakeAnswer(key));
             }
             Origin::Inbox => {
-                if let Some(id) = id {
-                    self.outgoing.remove(id);
-                }
+                self.outgoing.remove(id);
                 self.push_inbox(Inbound { message, context: Some(context) });
             }
         }
     }
 
-    /// The app takes its request back; which stream it belongs to, if a connection has taken it already.
+    /// The app takes its request back. Where the word of it goes, if a connection has taken the request already: the
+    /// same way, or the standalone stream if that is closed by now.
     pub(super) fn cancel_server_request(&mut self, id: &RequestId) -> Option<Place> {
         let request = self.outgoing.remove(id)?;
-        if self.take_back(request.place, id) { None } else { Some(request.place) }
+        match request.place {
+            place if self.take_back(place, id) => None,
+            Place::Request(key) if self.streams.get(key).is_some_and(RequestStream::has_wire) => Some(request.place),
+            Place::Request(_) | Place::Standalone => Some(Place::Standalone),
+        }
     }
 
     /// A connection has taken it: from now on the client decides how long it takes.
@@ -239,6 +273,15 @@ impl<X> Session<X> {
             let place = request.place;
             request.untaken_until = None;
             match &mut request.origin {
+                // Whoever polls for it learns that it has ended from its not being there.
+                Origin::Call { key, answer } if error == AnswerError::Ended => {
+                    let (key, answered) = (*key, answer.is_some());
+                    self.outgoing.remove(&id);
+                    if answered {
+                        continue;
+                    }
+                    self.effects.push_back(Effect::WakeAnswer(key));
+                }
                 Origin::Call { answer: Some(_), .. } => continue,
                 Origin::Call { key, answer } => {
                     let key = *key;

@@ -5,8 +5,8 @@ use bytes::{Bytes, BytesMut};
 use crate::config::{ResponseMode, SessionConfig};
 use crate::id::EventId;
 use crate::outcome::Outcome;
-use crate::session::log::{Entry, Log};
-use crate::session::stream::{Closing, ConnectionKey, Place, Reader, Standalone, StandaloneReader};
+use crate::session::log::Entry;
+use crate::session::stream::{Closing, ConnectionKey, Place, Reader, StandaloneReader};
 use crate::session::{Effect, Phase, Session};
 use crate::sse;
 use crate::time::Timestamp;
@@ -69,14 +69,12 @@ impl<X> Session<X> {
         let answered = stream.open == 0;
         let head = if let Some(refusal) = stream.refusal.take() {
             Head::Refuse(refusal)
-        } else if mode == ResponseMode::Json {
-            match stream.log.take_response().filter(|_| answered) {
-                Some(response) => Head::Json(response),
-                None => return Head::Hold { until: None },
-            }
+        } else if mode == ResponseMode::Json && !answered {
+            return Head::Hold { until: None };
         } else if answered {
             let alone = stream.log.first().is_some_and(|first| first.entry == Entry::Response);
-            match stream.log.take_response().filter(|_| mode == ResponseMode::Auto && alone) {
+            let one_body = mode == ResponseMode::Json || (mode == ResponseMode::Auto && alone);
+            match one_body.then(|| stream.log.take_response()).flatten() {
                 Some(response) => Head::Json(response),
                 None => Head::Stream,
             }
@@ -89,9 +87,7 @@ impl<X> Session<X> {
         };
         match head {
             Head::Stream => stream.reader = Some(Reader::Streaming { begun: false }),
-            Head::Hold { .. } | Head::Json(_) | Head::Refuse(_) => {
-                self.streams.remove(key);
-            }
+            Head::Hold { .. } | Head::Json(_) | Head::Refuse(_) => self.remove_stream(key),
         }
         head
     }
@@ -107,7 +103,7 @@ impl<X> Session<X> {
         config: &SessionConfig,
         last_event_id: Option<EventId>,
     ) -> Result<ConnectionKey, Outcome> {
-        if matches!(self.phase, Phase::Ended(_)) {
+        if self.is_over() {
             return Err(Outcome::SessionNotFound);
         }
         if self.draining {
@@ -118,17 +114,15 @@ impl<X> Session<X> {
             return Err(Outcome::NotResumable);
         }
         let standalone = self.standalone.get_or_insert_default();
-        standalone.attached += 1;
+        standalone.attached = standalone.attached.wrapping_add(1);
         let attached = standalone.attached;
-        standalone.readers.push(StandaloneReader { attached, begun: false, closing: None });
-        let open = standalone.readers.iter().filter(|reader| reader.closing.is_none()).count();
-        if open > config.max_standalone
-            && let Some(oldest) = standalone.readers.iter_mut().find(|reader| reader.closing.is_none())
-        {
-            oldest.closing = Some(Closing::Superseded);
+        if standalone.readers.len() >= config.max_standalone {
+            // Forgotten at once, so that sockets which never take their end can't pile up here.
+            let oldest = standalone.readers.remove(0);
             let oldest = ConnectionKey { place: Place::Standalone, attached: oldest.attached };
             self.effects.push_back(Effect::WakeConnection(oldest));
         }
+        standalone.readers.push(StandaloneReader { attached, begun: false, closing: None });
         Ok(ConnectionKey { place: Place::Standalone, attached })
     }
 
@@ -149,15 +143,17 @@ impl<X> Session<X> {
                 let begun = std::mem::replace(begun, true);
                 let over = stream.open == 0;
                 let output = self.take_frames(connection, out, limit);
-                match output {
-                    ReaderOutput::Pending if over => {
-                        self.streams.remove(key);
-                        return ReaderOutput::Finished;
-                    }
-                    ReaderOutput::Pending if !begun && out.is_empty() => out.extend_from_slice(sse::COMMENT),
-                    ReaderOutput::Finished | ReaderOutput::Pending | ReaderOutput::Ready => {}
+                if output != ReaderOutput::Pending {
+                    return output;
                 }
-                output
+                if !begun && out.is_empty() {
+                    out.extend_from_slice(sse::COMMENT);
+                }
+                if !over {
+                    return ReaderOutput::Pending;
+                }
+                self.remove_stream(key);
+                ReaderOutput::Finished
             }
             Place::Standalone => {
                 let Some(standalone) = &mut self.standalone else { return ReaderOutput::Finished };
@@ -203,21 +199,29 @@ impl<X> Session<X> {
                 return Disconnect::Done;
             }
         };
-        let starting = matches!(self.phase, Phase::Starting { request, .. } if request.stream == key);
+        let alive = !self.is_over();
         let Some(stream) = self.streams.get_mut(key).filter(|stream| stream.attached == connection.attached) else {
             return Disconnect::Done;
         };
+        let (initialize, open) = (stream.initialize, stream.open > 0);
         match stream.reader.take() {
             None => Disconnect::Done,
-            Some(_) if stream.open == 0 => {
-                self.streams.remove(key);
+            // Answered or not, the client has never learnt the session's id.
+            Some(Reader::Held { .. }) if initialize && alive => {
+                if !open {
+                    self.remove_stream(key);
+                }
+                Disconnect::Abandoned
+            }
+            Some(_) if !open => {
+                self.remove_stream(key);
                 Disconnect::Done
             }
-            Some(Reader::Held { .. }) if starting => Disconnect::Abandoned,
             Some(Reader::Held { .. } | Reader::Streaming { .. }) => {
-                stream.attached += 1;
+                stream.attached = stream.attached.wrapping_add(1);
                 stream.detached = Some(now);
-                stream.log = Log::default();
+                let unread = std::mem::take(&mut stream.log);
+                self.counters.notes_dropped += unread.notes();
                 self.fail_untaken_at(connection.place);
                 if let Some(timeout) = config.detached_timeout {
                     self.expect(now.saturating_add(timeout));
@@ -234,7 +238,7 @@ impl<X> Session<X> {
                 Place::Standalone => self.standalone.as_mut().map(|standalone| &mut standalone.log),
             };
             let Some(log) = log.filter(|log| !log.is_empty()) else { return ReaderOutput::Pending };
-            if out.len() >= limit {
+            if !out.is_empty() && out.len() >= limit {
                 return ReaderOutput::Ready;
             }
             let Some(logged) = log.take_first() else { return ReaderOutput::Pending };
@@ -248,15 +252,23 @@ impl<X> Session<X> {
     fn drop_standalone_reader(&mut self, connection: ConnectionKey) {
         let Some(standalone) = &mut self.standalone else { return };
         standalone.readers.retain(|reader| reader.attached != connection.attached);
-        wake_carrier(standalone, &mut self.effects);
+        match standalone.carrier() {
+            None => self.give_up_standalone(),
+            // When the carrier goes, the next carries on with what has not been taken.
+            Some(carrier) if !standalone.log.is_empty() => self.effects.push_back(Effect::WakeConnection(carrier)),
+            Some(_) => {}
+        }
     }
-}
 
-/// When the carrier goes, the next carries on with what has not been taken.
-fn wake_carrier(standalone: &Standalone, effects: &mut std::collections::VecDeque<Effect>) {
-    if !standalone.log.is_empty()
-        && let Some(carrier) = standalone.carrier()
-    {
-        effects.push_back(Effect::WakeConnection(carrier));
+    /// Where no connection can come any more, nothing waits for one.
+    pub(super) fn give_up_standalone(&mut self) {
+        let over = self.draining || self.is_over();
+        let Some(standalone) = self.standalone.as_ref().filter(|standalone| over && standalone.readers.is_empty())
+        else {
+            return;
+        };
+        self.counters.notes_dropped += standalone.log.notes();
+        self.standalone = None;
+        self.fail_untaken_at(Place::Standalone);
     }
 }

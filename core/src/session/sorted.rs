@@ -1,5 +1,7 @@
 //! A small ordered map in one vector: no allocation once it has grown, no hashing of what peers choose.
 
+use crate::session::LARGE;
+
 /// Keys with values, sorted. Look-up is a binary search; inserting moves what lies behind, which for the
 /// bounded tables of a session is cheaper than a tree's nodes.
 #[derive(Debug)]
@@ -53,7 +55,11 @@ impl<K: Ord, V> SortedMap<K, V> {
     }
 
     pub(super) fn remove(&mut self, key: &K) -> Option<V> {
-        self.find(key).ok().map(|at| self.entries.remove(at).1)
+        let value = self.find(key).ok().map(|at| self.entries.remove(at).1);
+        if self.entries.is_empty() && self.entries.capacity() > LARGE {
+            self.entries = Vec::new();
+        }
+        value
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
@@ -62,5 +68,10 @@ impl<K: Ord, V> SortedMap<K, V> {
 
     pub(super) fn clear(&mut self) {
         self.entries = Vec::new();
+    }
+
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.entries.capacity()
     }
 }

@@ -35,6 +35,8 @@ pub(super) enum Place {
 /// A stream born of a POST. It carries the answers to one or more requests and ends after the last of them.
 #[derive(Debug)]
 pub(super) struct RequestStream {
+    /// Whether it answers `initialize`.
+    pub(super) initialize: bool,
     pub(super) log: Log,
     pub(super) members: Members,
     /// How many of them have no answer yet.
@@ -102,9 +104,9 @@ impl RequestStream {
         matches!(self.reader, Some(Reader::Held { mode: ResponseMode::Json, .. }))
     }
 
-    /// Whether what is pushed now can still reach the client.
-    pub(super) const fn is_open(&self) -> bool {
-        self.open > 0 && self.reader.is_some()
+    /// Whether what is pushed now, and is no response, can still reach the client.
+    pub(super) const fn has_wire(&self) -> bool {
+        self.open > 0 && self.reader.is_some() && !self.is_json()
     }
 }
 
@@ -121,25 +123,21 @@ pub(super) struct Standalone {
 pub(super) struct StandaloneReader {
     pub(super) attached: u32,
     pub(super) begun: bool,
-    /// It is to end, with or without a word on when to come back.
+    /// It is to end, the one that carries the messages after those in the log.
     pub(super) closing: Option<Closing>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closing {
-    /// After what is in the log.
+    /// The session is over.
     Final,
-    /// At once, and the client should come back after the retry interval.
+    /// The server shuts down: the client should come back after the retry interval.
     Retry,
-    /// At once: a newer connection has taken its place.
-    Superseded,
 }
 
 impl Standalone {
-    /// The connection that gets the messages: the newest that isn't closing.
+    /// The connection that gets the messages: the newest.
     pub(super) fn carrier(&self) -> Option<ConnectionKey> {
-        let reader =
-            self.readers.iter().rev().find(|reader| reader.closing.is_none_or(|closing| closing == Closing::Final))?;
-        Some(ConnectionKey { place: Place::Standalone, attached: reader.attached })
+        self.readers.last().map(|reader| ConnectionKey { place: Place::Standalone, attached: reader.attached })
     }
 }

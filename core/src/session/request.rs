@@ -1,0 +1,150 @@
+//! The life of a request of the client: admitted, registered with its stream, ended once.
+//!
+//! Owns the ways in and the ends that are not the app's answer. Does not own the answer (`app`) nor what a reader
+//! gets of it (`reader`).
+
+use std::time::Duration;
+
+use crate::config::{ResponseMode, SessionConfig};
+use crate::message::{Notification, Request};
+use crate::outcome::Outcome;
+use crate::session::log::{Entry, Log};
+use crate::session::stream::{ConnectionKey, Member, Members, Place, Reader, RequestKey, RequestStream};
+use crate::session::{Effect, LARGE, Phase, Session};
+use crate::slab::Key;
+use crate::time::Timestamp;
+
+impl<X> Session<X> {
+    pub(super) fn admit(&self, config: &SessionConfig, request: &Request, len: usize) -> Result<(), Outcome> {
+        if self.draining {
+            return Err(Outcome::ShuttingDown);
+        }
+        if request.initialize.is_some() && self.phase != Phase::New {
+            return Err(Outcome::AlreadyInitialized);
+        }
+        if self.in_flight.contains(&request.id) {
+            return Err(Outcome::DuplicateRequestId);
+        }
+        if self.in_flight.len() >= config.max_in_flight {
+            return Err(Outcome::TooManyRequests);
+        }
+        if self.inbox_is_full(config, 1, len) {
+            return Err(Outcome::InboxFull { request: true });
+        }
+        Ok(())
+    }
+
+    /// Registers a request with a stream of its own. The head of its connection is held.
+    pub(super) fn open_stream(
+        &mut self,
+        now: Timestamp,
+        config: &SessionConfig,
+        request: &Request,
+        mode: ResponseMode,
+    ) -> Option<(RequestKey, ConnectionKey)> {
+        let initialize = request.initialize.is_some();
+        let window = match mode {
+            ResponseMode::Json => None,
+            _ if initialize => Some(config.initialize_window),
+            ResponseMode::Auto => Some(config.auto_window),
+            ResponseMode::Sse => Some(Duration::ZERO),
+        };
+        self.serial += 1;
+        let member = Member {
+            id: request.id.clone(),
+            token: request.progress_token.clone(),
+            open: true,
+            serial: self.serial,
+            since: now,
+            spoken: now,
+        };
+        let stream = self.streams.insert(RequestStream {
+            initialize,
+            log: Log::default(),
+            members: Members::one(member),
+            open: 1,
+            reader: Some(Reader::Held { mode, until: window.map(|window| now.saturating_add(window)) }),
+            attached: 0,
+            detached: None,
+            refusal: None,
+        })?;
+        let key = RequestKey { stream, position: 0 };
+        self.in_flight.insert(request.id.clone(), key);
+        if initialize {
+            let until = now.saturating_add(config.start_timeout);
+            self.phase = Phase::Starting { request: key, until };
+            self.expect(until);
+        }
+        if let Some(age) = config.max_request_age {
+            self.expect(now.saturating_add(age));
+        }
+        Some((key, ConnectionKey { place: Place::Request(stream), attached: 0 }))
+    }
+
+    /// `notifications/cancelled` of the client: the request's stream ends without a response and its id is free. Naming
+    /// nothing in flight changes nothing here. Whether the app should see it: not if it names `initialize`, which
+    /// can't be cancelled (2025-11-25, cancellation).
+    pub(super) fn cancel(&mut self, note: &Notification) -> bool {
+        let request = note.request_id.as_ref().and_then(|id| self.request_with_id(id));
+        match request {
+            Some(key) if self.is_starting(key) => {
+                self.counters.cancellations_unmatched += 1;
+                return false;
+            }
+            Some(key) => self.end_request(key, Outcome::Accepted),
+            None => self.counters.cancellations_unmatched += 1,
+        }
+        true
+    }
+
+    pub(super) fn member(&self, request: RequestKey) -> Option<&Member> {
+        self.streams.get(request.stream)?.members.get(request.position)
+    }
+
+    /// Whether this is the `initialize` that the app has not answered.
+    pub(super) fn is_starting(&self, key: RequestKey) -> bool {
+        matches!(self.phase, Phase::Starting { request, .. } if request == key)
+    }
+
+    /// Ends a request that the app has not answered. The outcome answers a head that is still held; after the head,
+    /// the log says it, if it is an error.
+    pub(super) fn end_request(&mut self, key: RequestKey, outcome: Outcome) {
+        let Some(stream) = self.streams.get_mut(key.stream) else { return };
+        let Some(member) = stream.members.get_mut(key.position).filter(|member| member.open) else { return };
+        member.open = false;
+        self.in_flight.remove(&member.id);
+        stream.open -= 1;
+        match stream.reader {
+            Some(Reader::Held { .. }) => stream.refusal = Some(outcome),
+            Some(Reader::Streaming { .. }) if outcome.code().is_some() => {
+                stream.log.push(Entry::Response, outcome.to_message(&member.id));
+            }
+            Some(Reader::Streaming { .. }) | None => {}
+        }
+        self.fail_outgoing_of(key);
+        self.effects.push_back(Effect::WakeCall(key));
+        self.after_answer(key);
+    }
+
+    /// A request of the stream was answered or ended: its reader looks, or the stream goes.
+    pub(super) fn after_answer(&mut self, key: RequestKey) {
+        let Some(stream) = self.streams.get(key.stream) else { return };
+        if stream.reader.is_some() {
+            let connection = ConnectionKey { place: Place::Request(key.stream), attached: stream.attached };
+            self.effects.push_back(Effect::WakeConnection(connection));
+        } else if stream.open == 0 {
+            if stream.detached.is_some() {
+                self.effects.push_back(Effect::Release);
+            }
+            self.remove_stream(key.stream);
+        }
+    }
+
+    /// Forgets a stream. What nobody has taken from it nobody will.
+    pub(super) fn remove_stream(&mut self, key: Key) {
+        let Some(stream) = self.streams.remove(key) else { return };
+        self.streams.shrink_if_empty(LARGE);
+        self.counters.notes_dropped += stream.log.notes();
+        self.fail_untaken_at(Place::Request(key));
+    }
+}
