@@ -163,12 +163,13 @@ impl Message {
     /// If they don't have that shape.
     pub fn params<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         #[derive(Deserialize)]
-        struct Outer<'a> {
-            #[serde(borrow)]
-            params: Option<&'a RawValue>,
+        struct Outer<T> {
+            params: Option<T>,
         }
-        let outer: Outer<'a> = serde_json::from_slice(&self.raw)?;
-        serde_json::from_str(outer.params.map_or("{}", RawValue::get))
+        match serde_json::from_slice::<Outer<T>>(&self.raw)?.params {
+            Some(params) => Ok(params),
+            None => serde_json::from_str("{}"),
+        }
     }
 }
 
