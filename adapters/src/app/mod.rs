@@ -4,6 +4,7 @@
 //! the whole session. Does not own streams or sessions: an app speaks, the session decides where it is heard.
 
 mod context;
+pub mod demo;
 mod function;
 mod link;
 #[cfg(feature = "stdio")]
@@ -19,6 +20,7 @@ use std::task::{Context as TaskContext, Poll};
 
 pub(crate) use context::{Answering, ReplyKind, error_message};
 pub use context::{Context, Reply, RequestError};
+pub use demo::Demo;
 pub use function::{Function, handler_fn};
 pub(crate) use link::Half;
 pub use link::{AppLink, Inbound, Receiver, SendError, Sender};

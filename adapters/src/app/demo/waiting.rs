@@ -1,0 +1,162 @@
+//! The tools that take time: they wait, send notifications, or ask the client.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::DemoState;
+use super::log::{self, Target};
+use super::tools::{failure, text};
+use crate::app::{Context, Reply};
+
+/// A call whose arguments have been read.
+pub(super) enum Waiting {
+    Ask { message: Option<String> },
+    Log { target: Target, n: u32 },
+    Sample { prompt: Option<String> },
+    Slow { time: Duration },
+}
+
+impl Waiting {
+    pub(super) async fn run(self, context: Context<DemoState>) -> Reply {
+        match self {
+            Self::Ask { message } => ask(&context, message.as_deref().unwrap_or("What would you like to say?")).await,
+            Self::Log { target, n } => send_notes(&context, target, n).await,
+            Self::Sample { prompt } => {
+                sample(&context, prompt.as_deref().unwrap_or("Say hello in one sentence.")).await
+            }
+            Self::Slow { time } => slow(&context, time).await,
+        }
+    }
+}
+
+/// How often progress is reported.
+const TICK: Duration = Duration::from_millis(200);
+
+async fn slow(context: &Context<DemoState>, time: Duration) -> Reply {
+    let total = time.as_secs_f64();
+    if context.wants_progress() && !time.is_zero() {
+        // One timer for the whole, so that the ticks may come late without delaying the end.
+        let mut whole = pin!(context.sleep(time));
+        let mut done = Duration::ZERO;
+        while !comes_first(whole.as_mut(), pin!(context.sleep(TICK))).await {
+            done += TICK;
+            if done < time {
+                context.progress(done.as_secs_f64(), Some(total), None);
+            }
+        }
+        context.progress(total, Some(total), None);
+    } else if !time.is_zero() {
+        context.sleep(time).await;
+    }
+    text(context, &format!("Done after {total} seconds."))
+}
+
+/// Whether the first of the two is done before the other, or with it.
+async fn comes_first(mut one: Pin<&mut impl Future>, mut other: Pin<&mut impl Future>) -> bool {
+    poll_fn(|cx| {
+        if one.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(true);
+        }
+        other.as_mut().poll(cx).map(|_| false)
+    })
+    .await
+}
+
+async fn send_notes(context: &Context<DemoState>, target: Target, n: u32) -> Reply {
+    /// How many are sent at a stretch. A stream holds a bounded number that nobody has read, and its reader needs a turn
+    /// now and then.
+    const STRETCH: u32 = 64;
+    let mut sent = 0_u32;
+    for number in 1..=n {
+        sent += u32::from(log::send(context, target, number, n));
+        if number % STRETCH == 0 && number < n {
+            give_way().await;
+        }
+    }
+    let filtered = if sent < n { "; the others are below the level that the client has set" } else { "" };
+    text(context, &format!("Sent {sent} of {n} log messages{filtered}."))
+}
+
+/// Lets others run once.
+async fn give_way() {
+    let mut given = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut given, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+async fn ask(context: &Context<DemoState>, message: &str) -> Reply {
+    #[derive(Deserialize)]
+    struct Elicited {
+        action: String,
+        content: Option<Box<RawValue>>,
+    }
+    if !context.state().elicitation.load(Ordering::Relaxed) {
+        return failure(context, "The client has not declared the elicitation capability (form mode).");
+    }
+    let params = json!({
+        "message": message,
+        "requestedSchema": {
+            "type": "object",
+            "properties": { "answer": { "type": "string", "title": "Answer", "description": "Any text" } },
+            "required": ["answer"],
+        },
+    });
+    let answer = match context.request("elicitation/create", &params).await {
+        Ok(answer) => answer,
+        Err(error) => return failure(context, &format!("Asking the user failed: {error}.")),
+    };
+    match serde_json::from_str(answer.get()) {
+        Ok(Elicited { action, content: Some(content) }) => text(context, &format!("{action}: {content}")),
+        Ok(Elicited { action, content: None }) => text(context, &action),
+        Err(error) => failure(context, &format!("The client's answer is no result of an elicitation: {error}.")),
+    }
+}
+
+async fn sample(context: &Context<DemoState>, prompt: &str) -> Reply {
+    #[derive(Deserialize)]
+    struct Sampled {
+        content: Content,
+    }
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Content {
+        /// From 2025-11-25 on.
+        Many(Vec<Block>),
+        One(Block),
+    }
+    #[derive(Deserialize)]
+    struct Block {
+        text: Option<String>,
+    }
+    if !context.state().sampling.load(Ordering::Relaxed) {
+        return failure(context, "The client has not declared the sampling capability.");
+    }
+    let params = json!({
+        "messages": [{ "role": "user", "content": { "type": "text", "text": prompt } }],
+        "maxTokens": 200,
+    });
+    let answer = match context.request("sampling/createMessage", &params).await {
+        Ok(answer) => answer,
+        Err(error) => return failure(context, &format!("Asking the model failed: {error}.")),
+    };
+    let blocks = match serde_json::from_str(answer.get()) {
+        Ok(Sampled { content: Content::Many(blocks) }) => blocks,
+        Ok(Sampled { content: Content::One(block) }) => vec![block],
+        Err(error) => return failure(context, &format!("The client's answer is no result of sampling: {error}.")),
+    };
+    let said: Vec<String> = blocks.into_iter().filter_map(|block| block.text).collect();
+    if said.is_empty() { failure(context, "The model's answer has no text.") } else { text(context, &said.join("\n")) }
+}
