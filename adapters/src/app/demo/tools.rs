@@ -109,7 +109,6 @@ fn optional_text(name: &str, arguments: &str) -> Result<Option<String>, Wrong> {
 /// A whole number from 0 to `most`, however JSON writes it: `3`, `3.0` and `3e0` are the same.
 fn whole(name: &str, arguments: &str, most: u32) -> Result<u32, Wrong> {
     match required::<f64>(name, arguments) {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked by the guard")]
         Some(number) if (0.0..=f64::from(most)).contains(&number) && number.fract() == 0.0 => Ok(number as u32),
         _ => Err(Wrong::Argument(format!("{name} is required and must be an integer from 0 to {most}"))),
     }
