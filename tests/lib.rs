@@ -2,6 +2,8 @@
 //! between the two. The suites beside this file, the fuzz targets in `fuzz/` and the replay of their corpora all call
 //! the same functions here.
 
+#[cfg(feature = "client")]
+pub mod client;
 pub mod table;
 
 use std::path::PathBuf;
