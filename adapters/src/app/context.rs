@@ -97,14 +97,14 @@ impl<S> Context<S> {
     #[must_use]
     pub fn result<T: Serialize + ?Sized>(&self, result: &T) -> Reply {
         let Some(request) = &self.request else { return Reply::none() };
-        let mut message = Vec::with_capacity(256);
-        message.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-        message.extend_from_slice(request.id.to_json().as_bytes());
-        message.extend_from_slice(br#","result":"#);
+        let mut message = Roomy(Vec::with_capacity(256));
+        message.0.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+        message.0.extend_from_slice(request.id.to_json().as_bytes());
+        message.0.extend_from_slice(br#","result":"#);
         match serde_json::to_writer(&mut message, result) {
             Ok(()) => {
-                message.push(b'}');
-                Reply(ReplyKind::Message(message.into()))
+                message.0.push(b'}');
+                Reply(ReplyKind::Message(message.0.into()))
             }
             Err(error) => self.error(INTERNAL_ERROR, &format!("the result can't be written as JSON: {error}")),
         }
@@ -234,6 +234,27 @@ impl<S> Drop for Asked<'_, S> {
 }
 
 const INTERNAL_ERROR: i32 = -32603;
+
+/// A buffer that grows by more than what it is given, so that the brackets behind a long text don't double it.
+struct Roomy(Vec<u8>);
+
+impl std::io::Write for Roomy {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        if self.0.capacity() - self.0.len() < bytes.len() {
+            self.0.reserve(bytes.len() + 256);
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
 
 pub(crate) fn error_message(id: &RequestId, code: i32, text: &str) -> Bytes {
     #[derive(Serialize)]
