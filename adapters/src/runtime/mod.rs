@@ -19,6 +19,10 @@ use std::time::Duration;
 
 use sessile_core::Timestamp;
 
+#[cfg(all(feature = "hyper", feature = "tokio"))]
+mod scratch;
+#[cfg(all(feature = "hyper", feature = "tokio"))]
+mod socket;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 

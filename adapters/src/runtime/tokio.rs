@@ -10,8 +10,13 @@ use tokio::time::Instant;
 
 use super::{Runtime, Timer};
 
+#[cfg(feature = "hyper")]
+mod net;
 #[cfg(feature = "stdio")]
 pub mod process;
+
+#[cfg(feature = "hyper")]
+pub use net::TokioStream;
 
 /// The tokio runtime. Its clock is tokio's, so that a paused clock in tests moves everything.
 #[derive(Clone, Debug)]
