@@ -1,9 +1,19 @@
 //! HTTP: the service, its bodies, and serving on sockets of our own.
 
 mod body;
+#[cfg(feature = "hyper")]
+mod connection;
+#[cfg(feature = "hyper")]
+mod connections;
 mod exchange;
+#[cfg(feature = "hyper")]
+mod io;
 mod read;
+#[cfg(feature = "hyper")]
+mod serve;
 mod service;
 
 pub use body::Body;
+#[cfg(feature = "hyper")]
+pub use serve::{ServeConfig, serve};
 pub use service::{McpService, ResponseFuture};

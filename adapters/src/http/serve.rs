@@ -1,0 +1,207 @@
+//! Serving on a listener of our own: HTTP/1.1 by hyper, under any runtime.
+//!
+//! Owns the accept loop, the options and deadlines of sockets, and the end of it all. Does not own what is answered. Each
+//! connection is one task, in which its requests are answered; nothing is spawned per request.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::Service;
+use sessile_core::Timestamp;
+
+use super::connection::{Limits, drive};
+use super::connections::{Connections, Phase};
+use crate::runtime::Net;
+
+/// How connections are served. Every time may be zero, which turns it off.
+#[derive(Clone, Debug)]
+pub struct ServeConfig {
+    /// How long a client may take to send a complete request head, counted from accept for the first and from its first
+    /// byte for each later one. Coarse: it may take half as long again. Default: 30 s.
+    pub head_timeout: Duration,
+    /// How long a connection may be open between two requests; as coarse as the other. Default: 75 s.
+    pub idle_timeout: Duration,
+    /// How often silent streams carry a comment. A peer that has not acknowledged what was sent for twice this time
+    /// is given up (`TCP_USER_TIMEOUT`; TCP keep-alive where there is none). Default: 15 s.
+    pub keep_alive: Duration,
+    /// Connections open at once; beyond it new ones wait in the listener's backlog. Default: 65,536.
+    pub max_connections: usize,
+    /// The size of a request's head in bytes; far beyond it the answer is 431. At least 8,192. Default: 64 KiB.
+    pub max_head: usize,
+    /// How long a pending write may make no progress before its connection is cut. A response as a whole may take any
+    /// time. Default: 30 s.
+    pub write_timeout: Duration,
+}
+
+impl Default for ServeConfig {
+    fn default() -> Self {
+        Self {
+            head_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(75),
+            keep_alive: Duration::from_secs(15),
+            max_connections: 65_536,
+            max_head: MIN_HEAD * 8,
+            write_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// hyper's smallest read buffer.
+const MIN_HEAD: usize = 8 << 10;
+
+/// Serves `service` on `listener` until `shutdown` completes and every connection has then finished what it had begun.
+///
+/// When `shutdown` completes the listener is closed, idle connections are closed, and the others when they have sent the
+/// response they are at. How long that may take is the caller's to bound: dropping the future ends all connections at once.
+/// A connection whose client closes its sending half counts as gone.
+///
+/// The service is cloned for every connection. Its futures and bodies live in the connection's task.
+///
+/// # Errors
+///
+/// If the listener can't be used. What goes wrong later is logged, and survived.
+pub async fn serve<R, S, B>(
+    runtime: R,
+    listener: std::net::TcpListener,
+    service: S,
+    config: ServeConfig,
+    shutdown: impl Future<Output = ()> + Send,
+) -> io::Result<()>
+where
+    R: Net,
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let listener = runtime.listener(listener)?;
+    let connections = Arc::new(Connections::default());
+    let _end = EndOnDrop(Arc::clone(&connections));
+    {
+        let mut accepting = pin!(accept_all(&runtime, &listener, &service, &config, &connections));
+        let mut shutdown = pin!(shutdown);
+        std::future::poll_fn(|cx| {
+            if shutdown.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            accepting.as_mut().poll(cx).map(|never| match never {})
+        })
+        .await;
+    }
+    drop(listener);
+    connections.enter(Phase::Draining);
+    std::future::poll_fn(|cx| connections.poll_below(cx, 1)).await;
+    Ok(())
+}
+
+/// Ends all connections when the server's future is dropped.
+struct EndOnDrop(Arc<Connections>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.enter(Phase::Ended);
+    }
+}
+
+async fn accept_all<R, S, B>(
+    runtime: &R,
+    listener: &R::Listener,
+    service: &S,
+    config: &ServeConfig,
+    connections: &Arc<Connections>,
+) -> Infallible
+where
+    R: Net,
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let http = http(config);
+    let limits = Limits { head: config.head_timeout, idle: config.idle_timeout, write: config.write_timeout };
+    let user_timeout = (!config.keep_alive.is_zero()).then(|| config.keep_alive.saturating_mul(2));
+    let limit = config.max_connections.max(1);
+    let mut trouble = Trouble::default();
+    loop {
+        std::future::poll_fn(|cx| connections.poll_below(cx, limit)).await;
+        let stream = match R::accept(listener).await {
+            Ok((stream, _peer)) => stream,
+            Err(error) => {
+                if let Some(wait) = trouble.wait_after(&error, runtime.now()) {
+                    runtime.timer_at(runtime.now().saturating_add(wait)).await;
+                }
+                continue;
+            }
+        };
+        trouble.over();
+        if let Err(error) = R::tune(&stream, user_timeout) {
+            tracing::debug!(%error, "socket options");
+        }
+        let place = connections.open();
+        runtime.spawn(drive(runtime.clone(), stream, service.clone(), http.clone(), limits, place));
+    }
+}
+
+fn http(config: &ServeConfig) -> http1::Builder {
+    let mut http = http1::Builder::new();
+    // Our own watch does what the timeout for heads would do, without a timer per request. The number of header
+    // lines stays at hyper's 100: another number would cost an allocation per request.
+    http.header_read_timeout(None).half_close(false).writev(true).max_buf_size(config.max_head.max(MIN_HEAD));
+    http
+}
+
+/// What `accept` reports, and how it is borne.
+#[derive(Debug, Default)]
+struct Trouble {
+    wait: Duration,
+    quiet_until: Timestamp,
+    unlogged: u64,
+}
+
+impl Trouble {
+    const FIRST_WAIT: Duration = Duration::from_millis(5);
+    const LONGEST_WAIT: Duration = Duration::from_millis(500);
+    const QUIET: Duration = Duration::from_secs(10);
+
+    /// How long to wait after `error`; `None` if it concerns only the connection that would have been.
+    fn wait_after(&mut self, error: &io::Error, now: Timestamp) -> Option<Duration> {
+        if matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::ConnectionRefused
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::Interrupted
+        ) {
+            return None;
+        }
+        // Most often the process has no file descriptor left. Accepting again at once would only burn time, and the
+        // log would tell of it many times a second.
+        if now >= self.quiet_until {
+            tracing::warn!(%error, unlogged = self.unlogged, "can't accept connections");
+            self.quiet_until = now.saturating_add(Self::QUIET);
+            self.unlogged = 0;
+        } else {
+            self.unlogged += 1;
+        }
+        self.wait = (self.wait * 2).clamp(Self::FIRST_WAIT, Self::LONGEST_WAIT);
+        Some(self.wait)
+    }
+
+    const fn over(&mut self) {
+        self.wait = Duration::ZERO;
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "tokio")]
+mod tests;
