@@ -61,11 +61,13 @@ impl<X> Session<X> {
                 let id = request.id.clone();
                 self.handle_server_request(now, config, id, message.into_raw(), relation);
             }
+            // It follows what it cancels, whatever the app says.
+            MessageKind::Notification(note) if note.method == "notifications/cancelled" => {
+                let id = note.request_id.clone();
+                self.cancel_server_request(config, id.as_ref(), message.into_raw());
+            }
             MessageKind::Notification(note) => {
                 let place = match relation {
-                    _ if note.method == "notifications/cancelled" => {
-                        note.request_id.as_ref().and_then(|id| self.cancel_server_request(id))
-                    }
                     Relation::Derived => self.derive_place(now, note),
                     Relation::Over => None,
                     Relation::Request(key) => {
@@ -204,7 +206,7 @@ impl<X> Session<X> {
     }
 
     /// Puts a note where a reader gets it, or drops it where none ever will.
-    fn push_note(&mut self, config: &SessionConfig, place: Place, raw: Bytes) {
+    pub(super) fn push_note(&mut self, config: &SessionConfig, place: Place, raw: Bytes) {
         let carrier = self.standalone_carrier().is_some();
         let stream = if let Place::Request(key) = place { self.streams.get(key) } else { None };
         let place = match (place, stream) {

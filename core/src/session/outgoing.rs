@@ -223,15 +223,22 @@ impl<X> Session<X> {
         }
     }
 
-    /// The app takes its request back. Where the word of it goes, if a connection has taken the request already: the
-    /// same way, or the standalone stream if that is closed by now.
-    pub(super) fn cancel_server_request(&mut self, id: &RequestId) -> Option<Place> {
-        let request = self.outgoing.remove(id)?;
-        match request.place {
-            place if self.take_back(place, id) => None,
-            Place::Request(key) if self.streams.get(key).is_some_and(RequestStream::has_wire) => Some(request.place),
-            Place::Request(_) | Place::Standalone => Some(Place::Standalone),
+    /// The app takes its request back. If a connection has taken it already, the client is told: the same way, or
+    /// through the standalone stream if that is closed by now.
+    pub(super) fn cancel_server_request(&mut self, config: &SessionConfig, id: Option<&RequestId>, note: Bytes) {
+        let Some((id, request)) = id.and_then(|id| Some((id, self.outgoing.remove(id)?))) else {
+            // About something that is over.
+            self.counters.notes_dropped += 1;
+            return;
+        };
+        if self.take_back(request.place, id) {
+            return;
         }
+        let place = match request.place {
+            Place::Request(key) if self.streams.get(key).is_some_and(RequestStream::has_wire) => request.place,
+            Place::Request(_) | Place::Standalone => Place::Standalone,
+        };
+        self.push_note(config, place, note);
     }
 
     /// A connection has taken it: from now on the client decides how long it takes.

@@ -215,6 +215,7 @@ fn the_app_takes_back_what_no_connection_has_taken() {
         rig.says(&question("70"));
         rig.relates(&cancelled("70"), relation);
         assert!(rig.read(connection).is_empty());
+        assert_eq!(rig.session.counters().notes_dropped, 0, "it has done its work");
         rig.says(&question("70"));
         assert_eq!(rig.read(connection), [question("70")], "its id is free");
     }
