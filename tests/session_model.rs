@@ -1,0 +1,13 @@
+//! A session does what its reference model does, whatever client, app, driver and clock do to it.
+
+use proptest::prelude::*;
+use sessile_tests::session::{Case, check_session};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn the_session_agrees_with_its_model(case in Case::strategy()) {
+        check_session(case.settings, &case.steps);
+    }
+}
