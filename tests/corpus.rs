@@ -1,19 +1,30 @@
 //! What the fuzzers have found once is replayed by every test run, through the same functions.
 
-use sessile_tests::table::{Case, check_table};
-use sessile_tests::{corpus, decode};
+use std::fmt::Debug;
+
+use arbitrary::Arbitrary;
+use sessile_tests::{corpus, decode, session, table};
+
+#[test]
+fn the_session_passes_its_corpus() {
+    replay::<session::Case>("session", |case| session::check_session(case.settings, &case.steps));
+}
 
 #[test]
 fn the_table_passes_its_corpus() {
+    replay::<table::Case>("table", |case| table::check_table(case.settings, &case.steps));
+}
+
+fn replay<T: for<'a> Arbitrary<'a> + Debug>(target: &str, check: impl Fn(&T)) {
     let mut cases = 0;
-    for (name, input) in corpus("table") {
-        let Some(case) = decode::<Case>(&input) else { continue };
+    for (name, input) in corpus(target) {
+        let Some(case) = decode::<T>(&input) else { continue };
         // Captured, and shown with a failure.
         #[expect(clippy::print_stdout, reason = "says which input fails")]
         {
             println!("{name}: {case:?}");
         }
-        check_table(case.settings, &case.steps);
+        check(&case);
         cases += 1;
     }
     assert!(cases > 0, "no input could be read");
