@@ -1,5 +1,6 @@
 //! One session as the adapters hold it: the pure session behind its lock, with the wakers of those who wait for it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -43,11 +44,15 @@ pub(crate) struct Cell<S> {
     pub(crate) info: SessionInfo,
     pub(crate) state: S,
     inner: Mutex<Inner>,
+    /// The number of the last alarm that the table was told of; changed under the table's lock.
+    alarms_set: AtomicU64,
 }
 
 /// What the lock of a session guards.
 pub(crate) struct Inner {
     pub(crate) session: Session<Arc<Parts>>,
+    /// How many alarms the session has asked for.
+    alarms: u64,
     pub(crate) app: Option<Waker>,
     pub(crate) answers: Wakers<ServerRequestKey>,
     pub(crate) calls: Wakers<RequestKey>,
@@ -58,18 +63,25 @@ impl<S> Cell<S> {
     pub(crate) fn new(id: SessionId, info: SessionInfo, state: S, delivery: Delivery) -> Self {
         let inner = Inner {
             session: Session::new(delivery),
+            alarms: 0,
             app: None,
             answers: Wakers::default(),
             calls: Wakers::default(),
             connections: Wakers::default(),
         };
-        Self { id, info, state, inner: Mutex::new(inner) }
+        Self { id, info, state, inner: Mutex::new(inner), alarms_set: AtomicU64::new(0) }
     }
 
     /// The lock is held for one call of the core and never across an await or a write.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         // The core does not panic; if it ever did, the other sessions and this one's end must go on.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this alarm is newer than those the table knows. Two threads may come from the session's lock to the table's in either
+    /// order; only under the latter may this be called.
+    pub(crate) fn is_news(&self, alarm: &Alarm) -> bool {
+        self.alarms_set.fetch_max(alarm.number, Ordering::Relaxed) < alarm.number
     }
 
     /// The negotiated revision, once it is known.
@@ -84,10 +96,17 @@ impl<S> std::fmt::Debug for Cell<S> {
     }
 }
 
+/// When the session wants to be looked at.
+pub(crate) struct Alarm {
+    /// Orders the alarms of a session.
+    number: u64,
+    pub(crate) at: Option<Timestamp>,
+}
+
 /// What the effects of one call ask for, gathered under the lock and done after it.
 #[derive(Default)]
 pub(crate) struct Todo {
-    pub(crate) alarm: Option<Option<Timestamp>>,
+    pub(crate) alarm: Option<Alarm>,
     pub(crate) end: Option<EndReason>,
     pub(crate) established: bool,
     pub(crate) released: u32,
@@ -113,7 +132,8 @@ impl Inner {
         while let Some(effect) = self.session.poll_effect() {
             let waker = match effect {
                 Effect::Alarm(at) => {
-                    todo.alarm = Some(at);
+                    self.alarms += 1;
+                    todo.alarm = Some(Alarm { number: self.alarms, at });
                     None
                 }
                 Effect::End(reason) => {

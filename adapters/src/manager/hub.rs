@@ -185,34 +185,34 @@ impl<S> Hub<S> {
         self.carry_out(cell, &mut todo, version);
     }
 
+    /// The table first, the wakers last: whatever a client may rely on when it hears an answer exists by then.
     fn carry_out(&self, cell: &Arc<Cell<S>>, todo: &mut Todo, version: Option<ProtocolVersion>) {
+        if todo.concerns_the_table() {
+            let key = cell.info.key;
+            if todo.established || todo.alarm.is_some() {
+                let now = self.now();
+                let mut tables = self.lock();
+                if todo.established {
+                    tables.table.handle_initialized(now, key, version.unwrap_or(ProtocolVersion::ASSUMED));
+                }
+                if let Some(alarm) = todo.alarm.take().filter(|alarm| cell.is_news(alarm)) {
+                    tables.table.set_alarm(key, alarm.at);
+                }
+                tables.arm();
+            }
+            if todo.released > 0 {
+                self.finish(key, todo.released);
+            }
+            match todo.end {
+                None => {}
+                Some(EndReason::NotStarted) => {
+                    warn!(session = %cell.info.fingerprint, "the app has not answered initialize in time");
+                    self.exit(key, TaskExit::Crashed);
+                }
+                Some(_) => self.exit(key, TaskExit::Finished),
+            }
+        }
         todo.wake();
-        if !todo.concerns_the_table() {
-            return;
-        }
-        let key = cell.info.key;
-        if todo.established || todo.alarm.is_some() {
-            let now = self.now();
-            let mut tables = self.lock();
-            if todo.established {
-                tables.table.handle_initialized(now, key, version.unwrap_or(ProtocolVersion::ASSUMED));
-            }
-            if let Some(at) = todo.alarm {
-                tables.table.set_alarm(key, at);
-            }
-            tables.arm();
-        }
-        if todo.released > 0 {
-            self.finish(key, todo.released);
-        }
-        match todo.end {
-            None => {}
-            Some(EndReason::NotStarted) => {
-                warn!(session = %cell.info.fingerprint, "the app has not answered initialize in time");
-                self.exit(key, TaskExit::Crashed);
-            }
-            Some(_) => self.exit(key, TaskExit::Finished),
-        }
     }
 
     /// A task of an app has begun.
