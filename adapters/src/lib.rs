@@ -48,6 +48,8 @@
 //! | `tokio` | `runtime::tokio` |
 
 pub mod app;
+#[cfg(feature = "cli")]
+pub mod cli;
 mod clock;
 pub mod http;
 mod manager;

@@ -14,6 +14,8 @@ use super::{Runtime, Timer};
 mod net;
 #[cfg(feature = "stdio")]
 pub mod process;
+#[cfg(feature = "cli")]
+pub(crate) mod program;
 
 #[cfg(feature = "hyper")]
 pub use net::TokioStream;

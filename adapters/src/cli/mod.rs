@@ -1,0 +1,139 @@
+//! The program `sessile`: its options, its log, its signals.
+//!
+//! ```text
+//! sessile [OPTIONS] [-- COMMAND [ARG]...]
+//! ```
+//!
+//! Exit codes: 0 after a signal and an orderly end; 1 if it can't serve, or if a second signal stopped it; 2 for wrong
+//! options. Standard output carries one line, when the server is ready; the rest goes to standard error.
+
+mod log;
+mod options;
+mod run;
+mod units;
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use self::log::Log;
+use self::options::{Refusal, Settings};
+use self::run::{End, bind, until_signal};
+use crate::app::stdio::Stdio;
+use crate::app::{Backend, Demo};
+use crate::runtime::tokio::Tokio;
+use crate::runtime::tokio::program::{self, Signals};
+use crate::{Builder, Manager};
+
+/// Runs the program with this process's arguments and environment.
+#[must_use]
+pub fn main() -> ExitCode {
+    match options::parse(std::env::args_os(), |name| std::env::var_os(name)) {
+        Ok(settings) => start(settings),
+        Err(Refusal::Asked(text)) => {
+            say(io::stdout(), text.trim_end());
+            ExitCode::SUCCESS
+        }
+        Err(Refusal::Wrong(line)) => {
+            say(io::stderr(), &format!("sessile: {line}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// How long it takes to see that a killed child is gone.
+const MOMENT: Duration = Duration::from_secs(1);
+
+fn start(settings: Settings) -> ExitCode {
+    let (log, flush) = match Log::start(settings.log_level) {
+        Ok(log) => log,
+        Err(error) => return failed(&format!("can't start the log: {error}")),
+    };
+    let end = program::run(|runtime| run(runtime, settings, log));
+    drop(flush);
+    match end {
+        Ok(Ok(End::Drained)) => ExitCode::SUCCESS,
+        Ok(Ok(End::Stopped)) => ExitCode::FAILURE,
+        Ok(Err(line)) => failed(&line),
+        Err(error) => failed(&format!("can't start: {error}")),
+    }
+}
+
+fn failed(line: &str) -> ExitCode {
+    say(io::stderr(), &format!("sessile: {line}"));
+    ExitCode::FAILURE
+}
+
+/// Writes a line; a reader that has gone is no reason to fail.
+fn say(mut to: impl Write, line: &str) {
+    let _ = writeln!(to, "{line}").and_then(|()| to.flush());
+}
+
+/// Serves what the settings say, until a signal. The error is one line.
+async fn run(runtime: Tokio, settings: Settings, log: Log) -> Result<End, String> {
+    let builder = Builder::new(runtime.clone()).config(settings.config.clone());
+    match settings.child.clone() {
+        Some(child) => {
+            // Stopping a child may take both times, and its reaping a moment.
+            let stop = child.stop_grace + child.kill_grace + MOMENT;
+            let manager = builder.app(Stdio::new(child, runtime.clone())).build();
+            run_manager(runtime, manager.map_err(|error| error.to_string())?, settings, stop, |_| {}).await
+        }
+        None => {
+            let manager = builder.handler(Demo).build().map_err(|error| error.to_string())?;
+            run_manager(runtime, manager, settings, MOMENT, |url| log.line(&how_to_connect(url))).await
+        }
+    }
+}
+
+async fn run_manager<B: Backend>(
+    runtime: Tokio,
+    manager: Manager<Tokio, B>,
+    settings: Settings,
+    stop: Duration,
+    ready: impl FnOnce(&str),
+) -> Result<End, String> {
+    let cannot = |error: &io::Error| cannot_listen(settings.listen, error);
+    let listener = bind(settings.listen).map_err(|error| cannot(&error))?;
+    let address = listener.local_addr().map_err(|error| cannot(&error))?;
+    // Before anybody can know that we are there.
+    let mut signals = Signals::listen().map_err(|error| format!("can't listen to signals: {error}"))?;
+    manager.start().map_err(|error| error.to_string())?;
+    let service = manager.service().map_err(|error| error.to_string())?.path(&settings.path);
+    if !address.ip().is_loopback() {
+        tracing::warn!("listening on {address} without authentication: whoever reaches it can open sessions");
+    }
+    let url = format!("http://{address}{}", settings.path);
+    say(io::stdout(), &format!("sessile listening on {url}"));
+    ready(&url);
+    let drain = settings.drain_timeout;
+    until_signal(
+        runtime,
+        listener,
+        service,
+        settings.serve,
+        async || signals.next().await,
+        async || {
+            if let Err(error) = manager.shutdown(drain, stop).await {
+                tracing::error!(%error, "shutdown");
+            }
+        },
+    )
+    .await
+    .map_err(|error| format!("can't serve: {error}"))
+}
+
+fn how_to_connect(url: &str) -> String {
+    format!(
+        "This is the demo server. Point an MCP client at {url} (Streamable HTTP), or serve your own stdio server:\n\
+         \n    sessile -- COMMAND [ARG]...\n"
+    )
+}
+
+fn cannot_listen(address: SocketAddr, error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::AddrInUse {
+        return format!("can't listen on {address}: the port is in use");
+    }
+    format!("can't listen on {address}: {error}")
+}
