@@ -1,0 +1,5 @@
+//! The program `sessile`.
+
+fn main() -> std::process::ExitCode {
+    sessile::cli::main()
+}
