@@ -329,13 +329,15 @@ async def run_session(report, profile, client, wire, inbox, connect, url, httpx)
     if step := profile.get("crash"):
         with report.check("crash"):
             crash_wire = Wire(httpx)
-            async with connect(url, crash_wire, Inbox()) as victim:
-                try:
-                    text, is_error = await victim.call(step["tool"], step["arguments"])
-                except Exception as error:
-                    expect(not isinstance(error, TimeoutError), "no answer to the call")
-                else:
-                    expect(is_error, "the call that ends the session answered", repr(text[:200]))
+            try:
+                async with connect(url, crash_wire, Inbox()) as victim:
+                    with contextlib.suppress(Exception):
+                        await victim.call(step["tool"], step["arguments"])
+            except Exception as error:
+                # The answer is 500 with a JSON-RPC error, which mcp 1.x raises from its transport, not from the call.
+                expect("500" in describe(error), describe(error))
+            answers = [e.status for e in crash_wire.exchanges if e.message.get("method") == "tools/call"]
+            expect(answers == [500], "the call that ends the session was answered with", answers)
             answers = await statuses(httpx, url, crash_wire.session)
             expect(answers == [404] * 3, "POST, GET and DELETE after the crash were answered with", answers)
             await client.ping()
