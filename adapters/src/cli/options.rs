@@ -271,7 +271,7 @@ struct Options {
     /// Name that clients may call this server by: NAME, NAME:PORT, NAME:* or *; may be repeated
     #[arg(long, value_name = "HOST")]
     allowed_host: Vec<String>,
-    /// Origin that browsers may call from: SCHEME://NAME[:PORT]; may be repeated
+    /// Origin that browsers may call from: SCHEME://NAME, or with :PORT or :*; may be repeated
     #[arg(long, value_name = "ORIGIN")]
     allowed_origin: Vec<String>,
     /// Variable to set for the command; may be repeated
