@@ -4,6 +4,7 @@
 
 #[cfg(feature = "client")]
 pub mod client;
+pub mod pure;
 pub mod session;
 pub mod table;
 

@@ -1,0 +1,8 @@
+//! What goes over the wire: tables of requests and answers that run over the pure core, over the service and over sockets, and
+//! the behaviours of the service that take more than one request to see. No test sleeps: time is virtual.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod expect;
+mod over_core;
+mod row;
