@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod apps;
 mod expect;
 mod over_core;
+mod over_service;
+mod raw;
 mod row;

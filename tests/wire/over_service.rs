@@ -1,0 +1,95 @@
+//! The tables over the service, in one process and with tokio's clock paused.
+
+use std::time::Duration;
+
+use sessile::app::Backend;
+
+use crate::apps::Scripted;
+use crate::expect::check;
+use crate::raw::{Exchange, Site, app, handler, pass};
+use crate::row::{Names, Row, all, get, post};
+
+#[tokio::test(start_paused = true)]
+async fn every_row_holds_over_the_service() {
+    let mut failures = Vec::new();
+    let mut run = 0;
+    for row in all().into_iter().filter(|row| row.runs_over("service")) {
+        run += 1;
+        let scripted = Scripted::default();
+        let inbox = row.is_given("inbox") || row.is_given("inbox-twice") || row.is_given("app");
+        let checked = if inbox {
+            run_row(&row, &app(row.config(), scripted.clone()), &scripted).await
+        } else {
+            run_row(&row, &handler(row.config(), scripted.clone()), &scripted).await
+        };
+        failures.extend(checked.err().map(|why| format!("{}: {why}", row.name)));
+    }
+    assert!(failures.is_empty(), "{} of {run} rows:\n{}", failures.len(), failures.join("\n"));
+    assert!(run > 200, "{run} rows only");
+}
+
+async fn run_row<B: Backend>(row: &Row, site: &Site<B>, scripted: &Scripted) -> Result<(), String> {
+    let (names, first, _busy) = set(row, site, scripted).await;
+    let before = (scripted.started(), site.manager.sessions());
+    let exchange = site.send(row.asks(), row.request(&names)).await;
+    let answer = exchange.within(row.wait.unwrap_or(Duration::from_secs(1))).await;
+    check(&row.answer, &names, &answer)?;
+    if let Some(expected) = &row.first {
+        let first = first.expect("a call in flight");
+        check(expected, &names, &first.answer()).map_err(|why| format!("first: {why}"))?;
+    }
+    let after = (scripted.started(), site.manager.sessions());
+    if (400..500).contains(&row.answer.status) && before != after {
+        return Err(format!("apps and sessions {before:?} became {after:?}"));
+    }
+    Ok(())
+}
+
+/// Brings about the situation that a row begins in. Gives the exchange that a row calls `first`, and one that keeps a shutdown
+/// from its end.
+async fn set<B: Backend>(
+    row: &Row,
+    site: &Site<B>,
+    scripted: &Scripted,
+) -> (Names, Option<Exchange>, Option<Exchange>) {
+    let given = |situation| row.is_given(situation);
+    let mut names = Names::default();
+    if given("ended") {
+        names.ended = site.open().await;
+        site.delete(&names.ended).await;
+    }
+    if given("live") || given("full") {
+        names.live = site.open().await;
+    }
+    let mut first = None;
+    if given("call") || given("stream") {
+        let mut call = post(Some(&names.live), "$HANG");
+        if given("call") {
+            call.headers_mut().insert("accept", http::HeaderValue::from_static("application/json"));
+        }
+        first = Some(site.send(Some("alice"), call).await);
+    }
+    if given("get") {
+        first = Some(site.send(Some("alice"), get(&names.live)).await);
+    }
+    if given("inbox") || given("inbox-twice") {
+        scripted.deafen();
+        // The first is still read.
+        for _ in 0..if given("inbox-twice") { 5 } else { 3 } {
+            site.post(&names.live, "$NOTE").await;
+        }
+    }
+    let mut busy = None;
+    if given("draining") {
+        let other = site.open_as(Some("carol")).await;
+        busy = Some(site.send(Some("carol"), post(Some(&other), "$HANG")).await);
+    }
+    pass(Duration::from_millis(500)).await;
+    if given("draining") || given("closed") {
+        let manager = site.manager.clone();
+        let drain = Duration::from_secs(if given("closed") { 0 } else { 60 });
+        tokio::spawn(async move { manager.shutdown(drain, Duration::ZERO).await });
+        pass(Duration::from_millis(1)).await;
+    }
+    (names, first, busy)
+}
