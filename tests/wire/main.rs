@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod alike;
 mod apps;
 mod expect;
+mod junk;
 mod over_core;
 mod over_service;
 mod raw;
