@@ -9,12 +9,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
-use http::header::{AUTHORIZATION, CONNECTION};
+use http::header::{AUTHORIZATION, CONNECTION, COOKIE, PROXY_AUTHORIZATION};
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, Version};
+use http::{HeaderName, HeaderValue, Request, Response, Version};
 use sessile_core::session::{Delivery, Inbound, MessageAction, RequestKey};
 use sessile_core::table::CloseReason;
-use sessile_core::{BodyAction, GetHead, HeadAction, LastEventId, MCP_SESSION_ID, Message, Outcome, PostHead};
+use sessile_core::{
+    BodyAction, GetHead, HeadAction, LAST_EVENT_ID, LastEventId, MCP_SESSION_ID, Message, Outcome, PostHead,
+};
 
 use super::body::Body;
 use super::exchange::{Answer, Call, Connection, stream, take_in};
@@ -70,16 +72,17 @@ impl<R: Runtime, B: Backend> McpService<R, B> {
     }
 }
 
+/// Headers whose values open doors: credentials, and what names a session or an event.
+const SECRET: [HeaderName; 5] = [AUTHORIZATION, COOKIE, LAST_EVENT_ID, MCP_SESSION_ID, PROXY_AUTHORIZATION];
+
 async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
     shared: Arc<Shared<R, B>>,
     mut parts: Parts,
     body: Q,
 ) -> Response<Body> {
     // Whoever prints the head from here on does not print a secret.
-    for name in [&MCP_SESSION_ID, &AUTHORIZATION] {
-        if let Some(value) = parts.headers.get_mut(name) {
-            value.set_sensitive(true);
-        }
+    for (_, value) in parts.headers.iter_mut().filter(|(name, _)| SECRET.contains(name)) {
+        value.set_sensitive(true);
     }
     let hub = &shared.hub;
     let principal = parts.extensions.get::<Principal>().cloned().unwrap_or_default();
