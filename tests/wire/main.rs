@@ -5,9 +5,15 @@
 
 mod alike;
 mod apps;
+mod endings;
 mod expect;
 mod junk;
+mod lifetime;
+mod modes;
 mod over_core;
 mod over_service;
 mod raw;
 mod row;
+mod secrets;
+mod shutdown;
+mod streams;

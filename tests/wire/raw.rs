@@ -8,11 +8,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use serde_json::Value;
 use sessile::app::{App, Backend, Calls, Handler, Tasks};
-use sessile::http::McpService;
+use sessile::http::{Body, McpService};
 use sessile::runtime::tokio::Tokio;
 use sessile::{Builder, Manager, Principal};
 use sessile_core::Config;
@@ -72,6 +72,14 @@ impl<B: Backend> Site<B> {
         });
         settle().await;
         Exchange { answer, task }
+    }
+
+    /// Alice sends a request and reads no further than the head.
+    pub(crate) async fn stall(&self, request: Request<Upload>) -> Response<Body> {
+        let mut request = request.map(Arriving);
+        request.extensions_mut().insert(Principal::named("alice"));
+        let Ok(response) = self.service.handle(request).await;
+        response
     }
 
     /// Opens a session of alice; gives its id.
@@ -183,6 +191,17 @@ impl Read for Answer {
 
 fn lock(answer: &Mutex<Answer>) -> MutexGuard<'_, Answer> {
     answer.lock().expect("no panic while it is held")
+}
+
+/// Reads the rest of a body.
+pub(crate) async fn drain(response: Response<Body>) -> String {
+    let mut body = pin!(response.into_body());
+    let mut text = Vec::new();
+    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        let Ok(frame) = frame;
+        text.extend(frame.into_data().expect("bodies have no trailers"));
+    }
+    String::from_utf8(text).expect("bodies are UTF-8")
 }
 
 /// Lets everything happen that needs no time.
