@@ -5,6 +5,7 @@
 
 mod alike;
 mod apps;
+mod bytes;
 mod endings;
 mod expect;
 mod junk;
@@ -12,8 +13,10 @@ mod lifetime;
 mod modes;
 mod over_core;
 mod over_service;
+mod over_socket;
 mod raw;
 mod row;
 mod secrets;
 mod shutdown;
+mod socket;
 mod streams;

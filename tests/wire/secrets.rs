@@ -27,7 +27,7 @@ const EVENT: &str = "0-987654321";
 
 /// Everything that was logged, at any level and from any target, and everything that was shown by `Debug`.
 #[derive(Clone, Default)]
-struct Captured(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Captured(Arc<Mutex<Vec<String>>>);
 
 thread_local! {
     /// Where this thread's logs go. A test has a thread to itself, its runtime included.
@@ -39,12 +39,16 @@ struct Router;
 
 impl Captured {
     /// Gets all that this thread logs from now on.
-    fn of_this_thread() -> Self {
+    pub(crate) fn of_this_thread() -> Self {
         static ROUTED: Once = Once::new();
         ROUTED.call_once(|| tracing::subscriber::set_global_default(Router).expect("there is no other"));
         let captured = Self::default();
         SINK.set(Some(captured.clone()));
         captured
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.0.lock().expect("no panic").clone()
     }
 
     fn push(&self, line: String) {
