@@ -17,7 +17,7 @@ use crate::message::{Message, MessageKind, Notification, Response};
 use crate::session::end::EndReason;
 use crate::session::log::Entry;
 use crate::session::stream::{ConnectionKey, Place, RequestKey, RequestStream};
-use crate::session::{Effect, Phase, Session};
+use crate::session::{Effect, Kind, Phase, Session};
 use crate::time::Timestamp;
 use crate::version::ProtocolVersion;
 
@@ -159,6 +159,8 @@ impl<X> Session<X> {
     /// `None` for a note about something that is over.
     fn derive_place(&mut self, now: Timestamp, note: &Notification) -> Option<Place> {
         let related = match &*note.method {
+            // There is nothing else that it could be about.
+            _ if self.kind != Kind::Session => Some(self.newest_in_flight()?),
             "notifications/progress" => {
                 Some(note.progress_token.as_ref().and_then(|token| self.request_with_token(token))?)
             }
@@ -210,7 +212,7 @@ impl<X> Session<X> {
         let carrier = self.standalone_carrier().is_some();
         let stream = if let Place::Request(key) = place { self.streams.get(key) } else { None };
         let place = match (place, stream) {
-            (Place::Standalone, _) if carrier || !self.draining => Some(place),
+            (Place::Standalone, _) if carrier || (self.kind == Kind::Session && !self.draining) => Some(place),
             (Place::Request(_), Some(stream)) if stream.is_json() && carrier => Some(Place::Standalone),
             (Place::Request(_), Some(stream)) if stream.has_wire() => Some(place),
             (Place::Request(_) | Place::Standalone, _) => None,

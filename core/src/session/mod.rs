@@ -53,6 +53,7 @@ use crate::version::ProtocolVersion;
 #[derive(Debug)]
 pub struct Session<X> {
     delivery: Delivery,
+    kind: Kind,
     phase: Phase,
     draining: bool,
     version: Option<ProtocolVersion>,
@@ -75,6 +76,17 @@ pub enum Delivery {
     Call,
     /// They wait in the inbox for an app that runs as long as the session.
     Inbox,
+}
+
+/// What kind of conversation it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One request of the modern era (2026-07-28): a client that goes cancels it, and the status of the answer is the app's.
+    Modern,
+    /// A session, from `initialize` to its end.
+    Session,
+    /// One request of the legacy era that is served without a session.
+    Stateless,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +177,7 @@ impl<X> Session<X> {
     pub fn new(delivery: Delivery) -> Self {
         Self {
             delivery,
+            kind: Kind::Session,
             phase: Phase::New,
             draining: false,
             version: None,
@@ -180,6 +193,13 @@ impl<X> Session<X> {
         }
     }
 
+    /// The life of one request that belongs to no session. It has neither a standalone stream nor requests of the app, and a driver
+    /// ends it when the exchange is over.
+    #[must_use]
+    pub fn sessionless(delivery: Delivery, kind: Kind) -> Self {
+        Self { kind, phase: Phase::Open, ..Self::new(delivery) }
+    }
+
     /// What was negotiated, once it was. `None` too if the app negotiated something unknown.
     #[must_use]
     pub const fn version(&self) -> Option<ProtocolVersion> {
@@ -190,7 +210,7 @@ impl<X> Session<X> {
     /// to begin.
     #[must_use]
     pub const fn announces_id(&self) -> bool {
-        matches!(self.phase, Phase::Open | Phase::Starting { .. })
+        matches!(self.kind, Kind::Session) && matches!(self.phase, Phase::Open | Phase::Starting { .. })
     }
 
     /// How many requests of the client are in flight.

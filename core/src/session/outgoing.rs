@@ -14,7 +14,7 @@ use crate::session::app::Relation;
 use crate::session::inbox::Inbound;
 use crate::session::log::Entry;
 use crate::session::stream::{Place, RequestKey, RequestStream};
-use crate::session::{Effect, Phase, Session};
+use crate::session::{Effect, Kind, Phase, Session};
 use crate::time::Timestamp;
 
 /// The handle of a request that the session sends for an app that is called.
@@ -159,6 +159,8 @@ impl<X> Session<X> {
         let standalone = if self.draining && !carrier { Err(AnswerError::NoWire) } else { Ok(Place::Standalone) };
         match relation {
             Relation::Over => Err(AnswerError::Ended),
+            // No answer of the client would find its way back to one request.
+            _ if self.kind != Kind::Session => Err(AnswerError::NoWire),
             Relation::Unrelated => standalone,
             Relation::Derived => match self.newest_with_wire() {
                 Some(key) => Ok(Place::Request(key.stream)),

@@ -4,10 +4,11 @@ use bytes::{Bytes, BytesMut};
 
 use crate::config::{ResponseMode, SessionConfig};
 use crate::id::EventId;
+use crate::message::{Message, MessageKind};
 use crate::outcome::Outcome;
 use crate::session::log::Entry;
 use crate::session::stream::{Closing, ConnectionKey, Place, Reader, StandaloneReader};
-use crate::session::{Effect, Phase, Session};
+use crate::session::{Effect, Kind, Phase, Session};
 use crate::sse;
 use crate::time::Timestamp;
 
@@ -58,6 +59,7 @@ impl<X> Session<X> {
     pub fn poll_head(&mut self, now: Timestamp, connection: ConnectionKey) -> Head {
         let Place::Request(key) = connection.place else { return Head::Stream };
         let starting = matches!(self.phase, Phase::Starting { request, .. } if request.stream == key);
+        let modern = self.kind == Kind::Modern;
         let Some(stream) = self.streams.get_mut(key).filter(|stream| stream.attached == connection.attached) else {
             return Head::Refuse(Outcome::SessionEnded);
         };
@@ -73,7 +75,12 @@ impl<X> Session<X> {
             return Head::Hold { until: None };
         } else if answered {
             let alone = stream.log.first().is_some_and(|first| first.entry == Entry::Response);
-            let one_body = mode == ResponseMode::Json || (mode == ResponseMode::Auto && alone);
+            let one_body = match mode {
+                ResponseMode::Json => true,
+                ResponseMode::Auto => alone,
+                // An error decides the status, which a stream could not carry.
+                ResponseMode::Sse => alone && modern && stream.log.first().is_some_and(|first| is_error(&first.data)),
+            };
             match one_body.then(|| stream.log.take_response()).flatten() {
                 Some(response) => Head::Json(response),
                 None => Head::Stream,
@@ -185,7 +192,8 @@ impl<X> Session<X> {
         }
     }
 
-    /// The connection has gone, or its exchange is over. Up to 2025-11-25 that cancels nothing.
+    /// The connection has gone, or its exchange is over. Up to 2025-11-25 that cancels nothing; in the modern era it
+    /// cancels the request (2026-07-28, streamable HTTP, cancellation).
     pub fn handle_disconnect(
         &mut self,
         now: Timestamp,
@@ -215,6 +223,13 @@ impl<X> Session<X> {
             }
             Some(_) if !open => {
                 self.remove_stream(key);
+                Disconnect::Done
+            }
+            Some(Reader::Held { .. } | Reader::Streaming { .. }) if self.kind == Kind::Modern => {
+                let members = stream.members.keys(key);
+                for request in members {
+                    self.end_request(request, Outcome::Accepted);
+                }
                 Disconnect::Done
             }
             Some(Reader::Held { .. } | Reader::Streaming { .. }) => {
@@ -271,4 +286,10 @@ impl<X> Session<X> {
         self.standalone = None;
         self.fail_untaken_at(Place::Standalone);
     }
+}
+
+/// Whether a response is an error. What can't be read is none.
+fn is_error(raw: &Bytes) -> bool {
+    let message = Message::parse(raw.clone());
+    matches!(message.as_ref().map(Message::kind), Ok(MessageKind::Response(response)) if response.is_error)
 }

@@ -10,7 +10,7 @@ use crate::message::{Notification, Request};
 use crate::outcome::Outcome;
 use crate::session::log::{Entry, Log};
 use crate::session::stream::{ConnectionKey, Member, Members, Place, Reader, RequestKey, RequestStream};
-use crate::session::{Effect, LARGE, Phase, Session};
+use crate::session::{Effect, Kind, LARGE, Phase, Session};
 use crate::slab::Key;
 use crate::time::Timestamp;
 
@@ -19,7 +19,7 @@ impl<X> Session<X> {
         if self.draining {
             return Err(Outcome::ShuttingDown);
         }
-        if request.initialize.is_some() && self.phase != Phase::New {
+        if self.kind == Kind::Session && request.initialize.is_some() && self.phase != Phase::New {
             return Err(Outcome::AlreadyInitialized);
         }
         if self.in_flight.contains(&request.id) {
@@ -42,9 +42,11 @@ impl<X> Session<X> {
         request: &Request,
         mode: ResponseMode,
     ) -> Option<(RequestKey, ConnectionKey)> {
-        let initialize = request.initialize.is_some();
+        let initialize = self.kind == Kind::Session && request.initialize.is_some();
         let window = match mode {
             ResponseMode::Json => None,
+            // The status is the app's answer, so that it is worth waiting for; but a proxy must hear something in time.
+            _ if self.kind == Kind::Modern => Some(config.keep_alive).filter(|keep_alive| !keep_alive.is_zero()),
             _ if initialize => Some(config.initialize_window),
             ResponseMode::Auto => Some(config.auto_window),
             ResponseMode::Sse => Some(Duration::ZERO),

@@ -90,6 +90,12 @@ impl Members {
         self.iter_mut().nth(position as usize)
     }
 
+    /// The handles of the requests of the stream `stream`, whose members these are.
+    pub(super) fn keys(&self, stream: Key) -> impl Iterator<Item = RequestKey> + use<> {
+        let count = 1 + u32::try_from(self.more.len()).unwrap_or(u32::MAX - 1);
+        (0..count).map(move |position| RequestKey { stream, position })
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Member> {
         std::iter::once(&self.first).chain(&self.more)
     }

@@ -7,6 +7,7 @@ mod inbox;
 mod memory;
 mod questions;
 mod routing;
+mod sessionless;
 mod standalone;
 mod timeouts;
 
