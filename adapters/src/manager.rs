@@ -10,17 +10,17 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 pub use cell::SessionInfo;
 use hub::Hub;
-use sessile_core::{Config, ConfigError, Gate, SessionTable, Timestamp};
+use sessile_core::{Config, ConfigError, Gate, Timestamp};
 
 use crate::app::{App, Backend, Calls, Handler, Tasks};
 use crate::clock::RuntimeClock;
 use crate::http::McpService;
-use crate::runtime::{Runtime, timeout_at};
+use crate::runtime::{Runtime, Timer, timeout_at};
 
 /// Serves one app to many clients, each in a session of its own.
 ///
@@ -31,10 +31,14 @@ pub struct Manager<R: Runtime, B: Backend> {
 
 pub(crate) struct Shared<R: Runtime, B: Backend> {
     pub(crate) backend: B,
-    pub(crate) hub: Arc<Hub<<B as crate::app::sealed::Sealed>::State>>,
+    pub(crate) hub: Arc<Hub<State<B>>>,
+    /// The requests that belong to no session.
+    pub(crate) requests: Arc<Hub<State<B>>>,
     pub(crate) runtime: R,
     phase: AtomicU8,
 }
+
+type State<B> = <B as crate::app::sealed::Sealed>::State;
 
 const BUILT: u8 = 0;
 const RUNNING: u8 = 1;
@@ -101,11 +105,14 @@ impl<R: Runtime, B: Backend> Builder<R, B> {
     pub fn build(mut self) -> Result<Manager<R, B>, ConfigError> {
         self.config.session.detached_timeout = self.config.table.idle_timeout;
         self.config.check()?;
-        let gate = Gate::new(&self.config.gate)?;
-        let table = SessionTable::new(self.config.table.clone())?;
         let clock = Arc::new(RuntimeClock(self.runtime.clone()));
-        let hub = Arc::new(Hub::new(self.config, gate, table, clock));
-        let shared = Shared { backend: self.backend, hub, runtime: self.runtime, phase: AtomicU8::new(BUILT) };
+        let hub = |sessionless| {
+            let gate = Gate::new(&self.config.gate)?;
+            Hub::new(&self.config, gate, sessionless, clock.clone()).map(Arc::new)
+        };
+        let (hub, requests) = (hub(false)?, hub(true)?);
+        let phase = AtomicU8::new(BUILT);
+        let shared = Shared { backend: self.backend, hub, requests, runtime: self.runtime, phase };
         Ok(Manager { shared: Arc::new(shared) })
     }
 }
@@ -122,8 +129,8 @@ impl<R: Runtime, B: Backend> Manager<R, B> {
             Err(RUNNING) => return Err(LifecycleError::AlreadyStarted),
             Err(_) => return Err(LifecycleError::Stopped),
         }
-        let hub = Arc::downgrade(&self.shared.hub);
-        self.shared.runtime.spawn(Reaping { hub, runtime: self.shared.runtime.clone(), timer: None });
+        let hubs = [&self.shared.hub, &self.shared.requests].map(Arc::downgrade);
+        self.shared.runtime.spawn(Reaping { hubs, runtime: self.shared.runtime.clone(), timer: None });
         Ok(())
     }
 
@@ -158,19 +165,25 @@ impl<R: Runtime, B: Backend> Manager<R, B> {
             Err(BUILT) => return Err(LifecycleError::NotStarted),
             Err(_) => return Err(LifecycleError::Stopped),
         }
-        let Shared { hub, runtime, .. } = &*self.shared;
-        hub.begin_shutdown();
+        let Shared { hub, requests, runtime, .. } = &*self.shared;
+        let hubs = [hub, requests];
+        hubs.iter().for_each(|hub| hub.begin_shutdown());
         let until = |time| runtime.now().saturating_add(time);
-        let quiet = poll_fn(|cx| if hub.poll_quiet(cx.waker()) { Poll::Ready(()) } else { Poll::Pending });
-        if timeout_at(runtime, until(drain), quiet).await.is_none() {
+        // Each is asked, so that each knows whom to wake.
+        let all = |are: fn(&Hub<State<B>>, &Waker) -> bool| {
+            poll_fn(move |cx| match hubs.map(|hub| are(hub, cx.waker())) {
+                [true, true] => Poll::Ready(()),
+                _ => Poll::Pending,
+            })
+        };
+        if timeout_at(runtime, until(drain), all(Hub::poll_quiet)).await.is_none() {
             tracing::warn!("calls are still running at the end of the drain time");
         }
-        hub.finish_shutdown();
-        let ended = poll_fn(|cx| if hub.poll_tasks_ended(cx.waker()) { Poll::Ready(()) } else { Poll::Pending });
-        if timeout_at(runtime, until(stop), ended).await.is_none() {
+        hubs.iter().for_each(|hub| hub.finish_shutdown());
+        if timeout_at(runtime, until(stop), all(Hub::poll_tasks_ended)).await.is_none() {
             tracing::warn!("apps are still running at the end of the shutdown");
         }
-        hub.stop_reaper();
+        hubs.iter().for_each(|hub| hub.stop_reaper());
         Ok(())
     }
 }
@@ -178,8 +191,10 @@ impl<R: Runtime, B: Backend> Manager<R, B> {
 impl<R: Runtime, B: Backend> Drop for Shared<R, B> {
     /// Nobody can be served any more: sessions end, apps are told.
     fn drop(&mut self) {
-        self.hub.finish_shutdown();
-        self.hub.stop_reaper();
+        for hub in [&self.hub, &self.requests] {
+            hub.finish_shutdown();
+            hub.stop_reaper();
+        }
     }
 }
 
@@ -197,7 +212,7 @@ impl<R: Runtime, B: Backend> fmt::Debug for Manager<R, B> {
 
 /// The reaper: one future for all sessions. Sleeps until the least deadline, or until one comes nearer.
 struct Reaping<R: Runtime, S> {
-    hub: Weak<Hub<S>>,
+    hubs: [Weak<Hub<S>>; 2],
     runtime: R,
     timer: Option<R::Timer>,
 }
@@ -208,22 +223,28 @@ impl<R: Runtime, S> Future for Reaping<R, S> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        use crate::runtime::Timer;
-        let Some(hub) = self.hub.upgrade() else { return Poll::Ready(()) };
+        let this = &mut *self;
         loop {
-            let Some(next) = hub.sweep(cx.waker()) else { return Poll::Ready(()) };
+            let mut next = Timestamp::MAX;
+            for hub in &this.hubs {
+                let Some(deadline) = hub.upgrade().and_then(|hub| hub.sweep(cx.waker())) else {
+                    return Poll::Ready(());
+                };
+                next = next.min(deadline);
+            }
             if next == Timestamp::MAX {
                 return Poll::Pending;
             }
-            let this = &mut *self;
-            match &mut this.timer {
-                Some(timer) => timer.reset(next),
-                none => *none = Some(this.runtime.timer_at(next)),
-            }
+            let timer = match &mut this.timer {
+                Some(timer) => {
+                    timer.reset(next);
+                    timer
+                }
+                none => none.insert(this.runtime.timer_at(next)),
+            };
             // Expiry is decided by the clock in `sweep`; the timer only says when to look.
-            match this.timer.as_mut().map(|timer| Pin::new(timer).poll(cx)) {
-                Some(Poll::Ready(())) => {}
-                Some(Poll::Pending) | None => return Poll::Pending,
+            if Pin::new(timer).poll(cx).is_pending() {
+                return Poll::Pending;
             }
         }
     }

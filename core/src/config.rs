@@ -13,6 +13,8 @@ pub struct Config {
     pub gate: GateConfig,
     /// How one session behaves.
     pub session: SessionConfig,
+    /// How many requests without a session there are.
+    pub sessionless: SessionlessConfig,
     /// How many sessions there are and how long they live.
     pub table: TableConfig,
 }
@@ -26,6 +28,7 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         self.gate.check()?;
         self.session.check()?;
+        self.sessionless.check()?;
         self.table.check()
     }
 }
@@ -100,6 +103,8 @@ pub struct TableConfig {
     pub init_timeout: Option<Duration>,
     /// How long a session may live, busy or not. Default: `None`, any time.
     pub max_lifetime: Option<Duration>,
+    /// How many sessions one principal may have at once; anonymous clients count as one. Default: `None`, as many as there are.
+    pub max_per_principal: Option<usize>,
     /// How many sessions there may be at once. Default: 10,000.
     pub max_sessions: usize,
     /// What happens when they are all taken. Default: `Refuse`.
@@ -112,6 +117,7 @@ impl Default for TableConfig {
             idle_timeout: Some(Duration::from_secs(30 * 60)),
             init_timeout: Some(Duration::from_secs(60)),
             max_lifetime: None,
+            max_per_principal: None,
             max_sessions: 10_000,
             when_full: WhenFull::Refuse,
         }
@@ -127,6 +133,7 @@ impl TableConfig {
     /// expiry, nor a lifetime, nor eviction, nothing would make room again.
     pub fn check(&self) -> Result<(), ConfigError> {
         positive("max_sessions", self.max_sessions)?;
+        positive("max_per_principal", self.max_per_principal.unwrap_or(usize::MAX))?;
         for (name, time) in [
             ("idle_timeout", self.idle_timeout),
             ("init_timeout", self.init_timeout),
@@ -140,6 +147,42 @@ impl TableConfig {
             return Err(ConfigError::FullForEver);
         }
         Ok(())
+    }
+}
+
+/// How many requests without a session are served at once. They don't count as sessions.
+#[derive(Clone, Debug)]
+pub struct SessionlessConfig {
+    /// Those of one principal; anonymous ones count as of one. Default: 512.
+    pub max_per_principal: usize,
+    /// All of them. Default: 1,024.
+    pub max_requests: usize,
+}
+
+impl Default for SessionlessConfig {
+    fn default() -> Self {
+        Self { max_per_principal: 512, max_requests: 1_024 }
+    }
+}
+
+impl SessionlessConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        positive("max_per_principal", self.max_per_principal)?;
+        positive("max_requests", self.max_requests)
+    }
+
+    /// The settings of a [`SessionTable`](crate::SessionTable) that counts such requests: each is over with its exchange, so that time
+    /// ends none of them.
+    #[must_use]
+    pub fn table(&self) -> TableConfig {
+        TableConfig {
+            idle_timeout: Some(Duration::from_secs(60)),
+            init_timeout: None,
+            max_lifetime: None,
+            max_per_principal: Some(self.max_per_principal),
+            max_sessions: self.max_requests,
+            when_full: WhenFull::Refuse,
+        }
     }
 }
 

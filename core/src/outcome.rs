@@ -78,7 +78,7 @@ pub enum Outcome {
         /// Seconds to the next idle deadline, 1 to 60.
         retry_after: u8,
     },
-    /// Too many requests of the session are in flight.
+    /// Too many requests of the session are in flight, or the principal has too many sessions.
     TooManyRequests,
     /// A version that is not served; the message and the data list those that are.
     UnsupportedVersion {
@@ -190,7 +190,7 @@ impl Outcome {
             Self::ShuttingDown => "The server is shutting down",
             Self::StreamOver => "The stream is over",
             Self::TableFull { .. } => "Too many sessions",
-            Self::TooManyRequests => "Too many requests in flight in this session",
+            Self::TooManyRequests => "Too many requests or sessions at once",
             Self::UnsupportedVersion { requested } => {
                 let served = ProtocolVersion::LEGACY.map(ProtocolVersion::as_str).join(", ");
                 return Cow::Owned(format!("Unsupported protocol version: {requested} (served: {served})"));

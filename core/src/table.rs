@@ -222,6 +222,11 @@ impl<P: Eq + Clone> SessionTable<P> {
             return Err(Rejection::ShuttingDown);
         }
         // Whatever can refuse comes before the first change.
+        if let Some(max) = self.config.max_per_principal
+            && self.sessions.iter().filter(|(_, session)| session.principal == *principal).count() >= max
+        {
+            return Err(Rejection::PrincipalAtCapacity);
+        }
         let victim = self.make_room()?;
         let id = self.ids.mint(ids).ok_or(Rejection::IdsExhausted)?;
         let session = Session {

@@ -107,6 +107,10 @@ impl Model {
         if self.draining {
             return Answer::Reject(Rejection::ShuttingDown);
         }
+        let owned = self.sessions.values().filter(|session| session.owner == owner).count();
+        if self.config.max_per_principal.is_some_and(|max| owned >= max) {
+            return Answer::Reject(Rejection::PrincipalAtCapacity);
+        }
         let mut evicted = None;
         if self.sessions.len() == self.config.max_sessions {
             let longest = self.sessions.iter().filter_map(|(birth, session)| Some((self.idle(session)?, *birth))).min();

@@ -29,7 +29,7 @@ impl Case {
 /// Which of the configurations.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub struct Settings {
-    /// Chooses the cap, one to four.
+    /// Chooses the cap, one to four, and that of a principal: none, one or two.
     pub room: u8,
     /// Whether the longest idle session makes room.
     pub evict: bool,
@@ -45,7 +45,7 @@ pub struct Settings {
 
 impl Settings {
     fn strategy() -> impl Strategy<Value = Self> {
-        (0_u8..4, any::<[bool; 5]>()).prop_map(|(room, [evict, idle, init, lifetime, colliding_ids])| Self {
+        (0_u8..12, any::<[bool; 5]>()).prop_map(|(room, [evict, idle, init, lifetime, colliding_ids])| Self {
             room,
             evict,
             idle,
@@ -61,6 +61,7 @@ impl Settings {
             idle_timeout: seconds(self.idle, 80),
             init_timeout: seconds(self.init, 40),
             max_lifetime: seconds(self.lifetime, 120),
+            max_per_principal: Some(usize::from(self.room / 4 % 3)).filter(|max| *max > 0),
             max_sessions: usize::from(self.room % 4) + 1,
             when_full: if self.evict { WhenFull::EvictIdle } else { WhenFull::Refuse },
         }

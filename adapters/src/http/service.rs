@@ -12,7 +12,7 @@ use std::task::{Context as TaskContext, Poll};
 use http::header::{AUTHORIZATION, CONNECTION, COOKIE, PROXY_AUTHORIZATION};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, Version};
-use sessile_core::session::{Delivery, Inbound, MessageAction, RequestKey};
+use sessile_core::session::{Delivery, Inbound, Kind, MessageAction, RequestKey};
 use sessile_core::table::CloseReason;
 use sessile_core::{
     BodyAction, GetHead, HeadAction, LAST_EVENT_ID, LastEventId, MCP_SESSION_ID, Message, Outcome, PostHead,
@@ -179,10 +179,11 @@ async fn create<R: Runtime, B: Backend>(
     message: Message,
 ) -> Response<Body> {
     let id = message.as_request().map(|request| request.id.clone());
-    let ticket = match shared.hub.create(principal, <B as Sealed>::DELIVERY, |info| shared.backend.open(info)) {
-        Ok(ticket) => ticket,
-        Err(rejection) => return rejection.outcome().respond(id.as_ref()).map(Body::whole),
-    };
+    let ticket =
+        match shared.hub.create(principal, Kind::Session, <B as Sealed>::DELIVERY, |info| shared.backend.open(info)) {
+            Ok(ticket) => ticket,
+            Err(rejection) => return rejection.outcome().respond(id.as_ref()).map(Body::whole),
+        };
     if <B as Sealed>::DELIVERY == Delivery::Inbox {
         run_app(shared, &ticket);
     }

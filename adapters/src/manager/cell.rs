@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use http::request::Parts;
-use sessile_core::session::{ConnectionKey, Delivery, Effect, EndReason, RequestKey, ServerRequestKey, Session};
+use sessile_core::session::{ConnectionKey, Delivery, Effect, EndReason, Kind, RequestKey, ServerRequestKey, Session};
 use sessile_core::{Fingerprint, ProtocolVersion, SessionId, SessionKey, Timestamp};
 
 use crate::principal::Principal;
@@ -15,6 +15,7 @@ use crate::principal::Principal;
 pub struct SessionInfo {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) key: SessionKey,
+    pub(crate) kind: Kind,
     pub(crate) principal: Principal,
 }
 
@@ -29,6 +30,12 @@ impl SessionInfo {
     #[must_use]
     pub const fn key(&self) -> SessionKey {
         self.key
+    }
+
+    /// Whether this is a session at all, or one request that belongs to none.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Who created the session and owns it.
@@ -61,8 +68,12 @@ pub(crate) struct Inner {
 
 impl<S> Cell<S> {
     pub(crate) fn new(id: SessionId, info: SessionInfo, state: S, delivery: Delivery) -> Self {
+        let session = match info.kind {
+            Kind::Session => Session::new(delivery),
+            kind @ (Kind::Modern | Kind::Stateless) => Session::sessionless(delivery, kind),
+        };
         let inner = Inner {
-            session: Session::new(delivery),
+            session,
             alarms: 0,
             app: None,
             answers: Wakers::default(),

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use sessile_core::session::{Delivery, EndReason};
+use sessile_core::session::{Delivery, EndReason, Kind};
 use sessile_core::table::{
     CloseReason, Reap, ReapReason, Rejection, RequestAction, RequestHead, SessionTable, TaskExit,
 };
-use sessile_core::{Config, FingerprintKey, Gate, ProtocolVersion, SessionId, SessionKey, Timestamp};
+use sessile_core::{Config, ConfigError, FingerprintKey, Gate, ProtocolVersion, SessionId, SessionKey, Timestamp};
 use tracing::{debug, info, warn};
 
 use super::cell::{Cell, Inner, SessionInfo, Todo};
@@ -26,6 +26,8 @@ pub(crate) struct Hub<S> {
     fingerprints: FingerprintKey,
     tables: Mutex<Tables<S>>,
     draining: AtomicBool,
+    /// Whether these are requests without a session, each of which ends with its exchange.
+    sessionless: bool,
 }
 
 /// What the one lock of the manager guards.
@@ -65,10 +67,19 @@ impl<S> Drop for Ticket<S> {
 }
 
 impl<S> Hub<S> {
-    pub(crate) fn new(config: Config, gate: Gate, table: SessionTable<Principal>, clock: Arc<dyn Clock>) -> Self {
-        Self {
+    /// The tables for sessions, or for requests without one.
+    pub(crate) fn new(
+        config: &Config,
+        gate: Gate,
+        sessionless: bool,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ConfigError> {
+        let table = if sessionless { config.sessionless.table() } else { config.table.clone() };
+        let table = SessionTable::new(table)?;
+
+        Ok(Self {
             clock,
-            config,
+            config: config.clone(),
             gate,
             fingerprints: FingerprintKey::from_bytes(random_bytes()),
             tables: Mutex::new(Tables {
@@ -79,7 +90,8 @@ impl<S> Hub<S> {
                 shutdown: None,
             }),
             draining: AtomicBool::new(false),
-        }
+            sessionless,
+        })
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Tables<S>> {
@@ -122,10 +134,11 @@ impl<S> Hub<S> {
         }
     }
 
-    /// Makes a session for a valid `initialize`.
+    /// Makes a session for a valid `initialize`, or what stands for one while a request without a session is served.
     pub(crate) fn create(
         self: &Arc<Self>,
         principal: &Principal,
+        kind: Kind,
         delivery: Delivery,
         open: impl FnOnce(&SessionInfo) -> S,
     ) -> Result<Ticket<S>, Rejection> {
@@ -148,7 +161,8 @@ impl<S> Hub<S> {
             self.bury(evicted, &reap);
         }
         // Nobody knows the id yet, so nobody misses the session while the app's own code makes its state.
-        let info = SessionInfo { fingerprint: self.fingerprints.fingerprint(&id), key, principal: principal.clone() };
+        let info =
+            SessionInfo { fingerprint: self.fingerprints.fingerprint(&id), key, kind, principal: principal.clone() };
         let state = open(&info);
         let cell = Arc::new(Cell::new(id, info, state, delivery));
         let mut tables = self.lock();
@@ -158,7 +172,10 @@ impl<S> Hub<S> {
         tables.put(key, Arc::clone(&cell));
         tables.arm();
         drop(tables);
-        info!(session = %cell.info.fingerprint, %principal, "session opened");
+        match kind {
+            Kind::Session => info!(session = %cell.info.fingerprint, %principal, "session opened"),
+            Kind::Modern | Kind::Stateless => debug!(request = %cell.info.fingerprint, %principal, "request opened"),
+        }
         Ok(Ticket { hub: Arc::clone(self), cell, kept: false })
     }
 
@@ -169,9 +186,16 @@ impl<S> Hub<S> {
         for _ in 0..count {
             tables.table.handle_response_finished(now, key);
         }
+        // A request without a session is over with its exchange.
+        let over = self.sessionless && tables.table.in_flight(key) == 0;
+        let reap = if over { tables.table.handle_task_exited(now, key, TaskExit::Finished) } else { None };
+        let reaped = reap.map(|reap| (tables.take_cell(reap.key), reap));
         tables.arm();
         let waker = if self.draining.load(Ordering::Relaxed) { tables.shutdown.take() } else { None };
         drop(tables);
+        if let Some((cell, reap)) = reaped {
+            self.bury(cell, &reap);
+        }
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -283,8 +307,12 @@ impl<S> Hub<S> {
         let counters = inner.session.counters();
         drop(inner);
         todo.wake();
-        info!(session = %cell.info.fingerprint, reason = reap.reason.as_str(), "session closed");
-        debug!(session = %cell.info.fingerprint, ?counters, "what came to nothing");
+        if self.sessionless {
+            debug!(request = %cell.info.fingerprint, ?counters, "request closed");
+        } else {
+            info!(session = %cell.info.fingerprint, reason = reap.reason.as_str(), "session closed");
+            debug!(session = %cell.info.fingerprint, ?counters, "what came to nothing");
+        }
     }
 
     /// One round of the reaper: everything that is due. Gives the next deadline.

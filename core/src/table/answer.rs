@@ -57,6 +57,8 @@ pub enum Rejection {
     IdsExhausted,
     /// The request names no session and may not open one.
     MissingSession,
+    /// The principal has as many sessions as it may have.
+    PrincipalAtCapacity,
     /// New sessions are no longer opened, or nothing is served any longer.
     ShuttingDown,
     /// No live session has this id.
@@ -72,6 +74,7 @@ impl Rejection {
             Self::ForeignPrincipal | Self::UnknownSession => Outcome::SessionNotFound,
             Self::IdsExhausted => Outcome::TableFull { retry_after: 1 },
             Self::MissingSession => Outcome::MissingSession,
+            Self::PrincipalAtCapacity => Outcome::TooManyRequests,
             Self::ShuttingDown => Outcome::ShuttingDown,
         }
     }
@@ -84,6 +87,7 @@ impl Rejection {
             Self::ForeignPrincipal => "foreign principal",
             Self::IdsExhausted => "session ids exhausted",
             Self::MissingSession => "missing session id",
+            Self::PrincipalAtCapacity => "principal at capacity",
             Self::ShuttingDown => "shutting down",
             Self::UnknownSession => "unknown session",
         }

@@ -300,6 +300,19 @@ fn a_full_table_says_when_to_come_again() {
     assert_eq!(bench.asked, 2);
 }
 
+// R013
+#[test]
+fn a_principal_with_all_its_sessions_leaves_room_for_others() {
+    let mut bench = Bench::new(TableConfig { max_per_principal: Some(1), max_sessions: 4, ..config() });
+    let (key, _) = bench.create(0);
+    assert_eq!(bench.try_create(0), RequestAction::Reject(Rejection::PrincipalAtCapacity));
+    let other = RequestHead { session: None, principal: &STRANGER, may_create: true };
+    let mut id = || SessionId::from_bytes([0xee; 16]);
+    assert!(matches!(bench.table.handle_request(at(0), other, &mut id), RequestAction::Create { .. }));
+    bench.table.handle_close(at(1), key, CloseReason::Deleted);
+    assert!(matches!(bench.try_create(1), RequestAction::Create { .. }));
+}
+
 #[test]
 fn seconds_to_come_again_are_rounded_up() {
     let mut bench = Bench::new(config());
