@@ -156,7 +156,7 @@ async fn a_body_that_is_too_slow_ends_its_connection() {
 /// R075, R076, R077: nothing is left, nobody else notices.
 #[tokio::test]
 async fn half_a_body_and_a_reset_leave_nothing() {
-    let captured = crate::secrets::Captured::of_this_thread();
+    let captured = crate::captured::Captured::of_this_thread();
     let server = Server::start(small());
     let body = initialize();
     for at in (0..body.len()).step_by(7) {

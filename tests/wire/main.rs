@@ -6,6 +6,8 @@
 mod alike;
 mod apps;
 mod bytes;
+mod captured;
+mod coverage;
 mod endings;
 mod expect;
 mod junk;

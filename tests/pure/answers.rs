@@ -1,0 +1,130 @@
+//! How answers leave: refusals, heads that are held, and what streams have.
+
+use bytes::BytesMut;
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use sessile_core::session::{Head, ReaderOutput};
+use sessile_core::{GetHead, LastEventId, MCP_SESSION_ID, Outcome, RequestId, SessionKey};
+
+use super::{Answer, State, Upload, World};
+
+impl World {
+    /// Decides a head that is held, and reads what a stream has.
+    pub(super) fn poll(&mut self, exchange: usize) {
+        if let State::Held { key, connection, .. } = self.exchanges[exchange].state {
+            let Some(session) = self.sessions.get_mut(&key) else { return };
+            let head = session.poll_head(self.now, connection);
+            let initialize = self.exchanges[exchange].initialize;
+            let announced = initialize && session.announces_id();
+            let mut headers = match head {
+                Head::Hold { until } => {
+                    self.exchanges[exchange].state = State::Held { key, connection, until };
+                    return self.settle(key);
+                }
+                Head::Refuse(outcome) => {
+                    self.exchanges[exchange].state = State::Done;
+                    let id = self.exchanges[exchange].id.clone();
+                    self.refuse(exchange, id.as_ref(), &outcome);
+                    self.settle(key);
+                    return self.table.handle_response_finished(self.now, key);
+                }
+                Head::Json(body) => {
+                    let answer = &mut self.exchanges[exchange].answer;
+                    answer.body = body.to_vec();
+                    answer.done = true;
+                    self.exchanges[exchange].state = State::Done;
+                    HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))])
+                }
+                Head::Stream => {
+                    self.exchanges[exchange].state = State::Streaming { key, connection };
+                    event_stream()
+                }
+            };
+            if announced && let Some(id) = self.names.get(&key) {
+                headers.insert(MCP_SESSION_ID, id.to_header());
+            }
+            self.exchanges[exchange].answer.head = Some((StatusCode::OK, headers));
+            self.settle(key);
+            if self.exchanges[exchange].answer.done {
+                return self.table.handle_response_finished(self.now, key);
+            }
+        }
+        if let State::Streaming { key, connection } = self.exchanges[exchange].state {
+            let Some(session) = self.sessions.get_mut(&key) else { return };
+            let mut out = BytesMut::new();
+            let mut output = ReaderOutput::Ready;
+            while output == ReaderOutput::Ready {
+                output = session.poll_frames(&self.config.session, connection, &mut out, usize::MAX);
+            }
+            let answer = &mut self.exchanges[exchange].answer;
+            answer.body.extend_from_slice(&out);
+            answer.done = output == ReaderOutput::Finished;
+            let done = answer.done;
+            if done {
+                self.exchanges[exchange].state = State::Done;
+            }
+            self.settle(key);
+            if done {
+                self.table.handle_response_finished(self.now, key);
+            }
+        }
+    }
+
+    pub(super) fn open_standalone(&mut self, exchange: usize, key: SessionKey, get: &GetHead) {
+        let position = match get.last_event_id {
+            None => None,
+            Some(LastEventId::Position(id)) => Some(id),
+            Some(LastEventId::Unreadable) => {
+                self.refuse(exchange, None, &Outcome::NotResumable);
+                return self.table.handle_response_finished(self.now, key);
+            }
+        };
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        let opened = session.open_standalone(&self.config.session, position);
+        self.settle(key);
+        match opened {
+            Err(outcome) => {
+                self.refuse(exchange, None, &outcome);
+                self.table.handle_response_finished(self.now, key);
+            }
+            Ok(connection) => {
+                self.exchanges[exchange].state = State::Streaming { key, connection };
+                self.exchanges[exchange].answer.head = Some((StatusCode::OK, event_stream()));
+                self.poll(exchange);
+            }
+        }
+    }
+
+    pub(super) fn refuse(&mut self, exchange: usize, id: Option<&RequestId>, outcome: &Outcome) {
+        let (head, body) = Response::into_parts(outcome.respond(id));
+        let answer = &mut self.exchanges[exchange].answer;
+        *answer = Answer { head: Some((head.status, head.headers)), body: body.to_vec(), done: true };
+    }
+
+    /// A refusal before the body was read: the connection can go on if the rest of the body comes, and is small.
+    pub(super) fn refuse_unread(&mut self, exchange: usize, parts: &Parts, upload: &Upload, outcome: &Outcome) {
+        self.refuse(exchange, None, outcome);
+        let drained = match upload {
+            Upload::Never => false,
+            Upload::Whole(body) => body.is_empty() || self.gate.may_drain(parts) && body.len() <= self.gate.max_body(),
+        };
+        if !drained {
+            self.close_connection(exchange);
+        }
+    }
+
+    pub(super) fn close_connection(&mut self, exchange: usize) {
+        if let Some((_, headers)) = &mut self.exchanges[exchange].answer.head {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+}
+
+fn event_stream() -> HeaderMap {
+    HeaderMap::from_iter([
+        (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
+        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ])
+}
