@@ -154,7 +154,8 @@ impl<R: Runtime, B: Backend> Manager<R, B> {
     }
 
     /// Shuts the manager down, once: refuses new work and ends idle streams at once, lets calls finish for at most `drain`,
-    /// ends the rest with an error for each open request, and waits at most `stop` until the apps have returned.
+    /// ends the rest with an error for each open request, and waits at most `stop` until the apps have returned. Dropping the future
+    /// ends the rest at once.
     ///
     /// # Errors
     ///
@@ -167,6 +168,7 @@ impl<R: Runtime, B: Backend> Manager<R, B> {
         }
         let Shared { hub, requests, runtime, .. } = &*self.shared;
         let hubs = [hub, requests];
+        let _end = hubs.map(|hub| EndOnDrop(hub));
         hubs.iter().for_each(|hub| hub.begin_shutdown());
         let until = |time| runtime.now().saturating_add(time);
         // Each is asked, so that each knows whom to wake.
@@ -183,18 +185,24 @@ impl<R: Runtime, B: Backend> Manager<R, B> {
         if timeout_at(runtime, until(stop), all(Hub::poll_tasks_ended)).await.is_none() {
             tracing::warn!("apps are still running at the end of the shutdown");
         }
-        hubs.iter().for_each(|hub| hub.stop_reaper());
         Ok(())
     }
 }
 
-impl<R: Runtime, B: Backend> Drop for Shared<R, B> {
-    /// Nobody can be served any more: sessions end, apps are told.
+/// Ends what is left, whoever still waits for it: sessions end, apps are told, the reaper stops.
+struct EndOnDrop<'a, S>(&'a Hub<S>);
+
+impl<S> Drop for EndOnDrop<'_, S> {
     fn drop(&mut self) {
-        for hub in [&self.hub, &self.requests] {
-            hub.finish_shutdown();
-            hub.stop_reaper();
-        }
+        self.0.finish_shutdown();
+        self.0.stop_reaper();
+    }
+}
+
+impl<R: Runtime, B: Backend> Drop for Shared<R, B> {
+    /// Nobody can be served any more.
+    fn drop(&mut self) {
+        drop([&self.hub, &self.requests].map(|hub| EndOnDrop(hub)));
     }
 }
 

@@ -117,7 +117,7 @@ impl App for Listening {
             match inbound.message.kind() {
                 MessageKind::Request(request) if request.method == "initialize" => {
                     let result = script::result(&request.id, r#"{"protocolVersion":"2025-11-25"}"#);
-                    drop(link.send(Message::parse(result.into()).expect("a message")));
+                    link.send(Message::parse(result.into()).expect("a message")).expect("the session is live");
                 }
                 MessageKind::Notification(note) if note.method == "notifications/cancelled" => {
                     let id = note.request_id.clone().expect("it says which");

@@ -10,6 +10,7 @@ mod captured;
 mod coverage;
 mod endings;
 mod expect;
+mod faults;
 mod junk;
 mod lifetime;
 mod modes;

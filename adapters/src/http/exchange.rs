@@ -61,7 +61,7 @@ impl<S> Drop for Connection<S> {
     }
 }
 
-/// The call of a handler, which ends early when its request is cancelled.
+/// The call of a handler, which ends early when its request is cancelled or its session ends.
 pub(super) struct Call<S> {
     future: CallFuture,
     hub: Arc<Hub<S>>,
@@ -85,20 +85,25 @@ impl<S> Call<S> {
     /// `None` once the request is over without the call's doing.
     fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Option<Reply>> {
         let request = self.request.as_ref().map(|(key, _)| *key);
-        if std::mem::replace(&mut self.waiting, true)
-            && let Some(request) = request
-        {
+        if std::mem::replace(&mut self.waiting, true) {
             let mut inner = self.cell.lock();
-            if !inner.session.is_in_flight(request) {
-                inner.calls.take(request);
-                return Poll::Ready(None);
+            match request {
+                Some(request) if !inner.session.is_in_flight(request) => {
+                    inner.calls.take(request);
+                    return Poll::Ready(None);
+                }
+                None if inner.session.ended().is_some() => return Poll::Ready(None),
+                None | Some(_) => {}
             }
         }
         match poll_guarded(self.future.as_mut(), cx) {
             Poll::Ready(Ok(reply)) => Poll::Ready(Some(reply)),
             Poll::Ready(Err(error)) => Poll::Ready(Some(self.failed(&error))),
             Poll::Pending => {
-                let Some(request) = request else { return Poll::Pending };
+                let Some(request) = request else {
+                    let who = self.number();
+                    return self.cell.lock().poll_ended_for(who, cx).map(|()| None);
+                };
                 let mut inner = self.cell.lock();
                 if !inner.session.is_in_flight(request) {
                     inner.calls.take(request);
@@ -108,6 +113,11 @@ impl<S> Call<S> {
                 Poll::Pending
             }
         }
+    }
+
+    /// Tells the calls of a session apart: no two that live share the address of their future.
+    fn number(&self) -> usize {
+        std::ptr::from_ref(&*self.future).addr()
     }
 
     /// A call that panicked costs its own request, not the session.
@@ -175,6 +185,15 @@ impl<S> Future for Call<S> {
 }
 
 impl<S> Unpin for Call<S> {}
+
+impl<S> Drop for Call<S> {
+    fn drop(&mut self) {
+        if self.waiting && self.request.is_none() {
+            let who = self.number();
+            self.cell.lock().forget(who);
+        }
+    }
+}
 
 /// Takes a notification to a handler: what it does at once is done before the 202; the rest is a task.
 pub(super) async fn take_in<R: Runtime, S: Send + Sync + 'static>(runtime: &R, call: Call<S>) {

@@ -182,7 +182,7 @@ async fn create<R: Runtime, B: Backend>(
     let ticket =
         match shared.hub.create(principal, Kind::Session, <B as Sealed>::DELIVERY, |info| shared.backend.open(info)) {
             Ok(ticket) => ticket,
-            Err(rejection) => return rejection.outcome().respond(id.as_ref()).map(Body::whole),
+            Err(outcome) => return outcome.respond(id.as_ref()).map(Body::whole),
         };
     if <B as Sealed>::DELIVERY == Delivery::Inbox {
         run_app(shared, &ticket);

@@ -60,7 +60,8 @@ pub(crate) struct Inner {
     pub(crate) session: Session<Arc<Parts>>,
     /// How many alarms the session has asked for.
     alarms: u64,
-    pub(crate) app: Option<Waker>,
+    /// Who waits for a message of the client, or for the end: the app, or calls that answer nothing.
+    app: Wakers<usize>,
     pub(crate) answers: Wakers<ServerRequestKey>,
     pub(crate) calls: Wakers<RequestKey>,
     pub(crate) connections: Wakers<ConnectionKey>,
@@ -75,7 +76,7 @@ impl<S> Cell<S> {
         let inner = Inner {
             session,
             alarms: 0,
-            app: None,
+            app: Wakers::default(),
             answers: Wakers::default(),
             calls: Wakers::default(),
             connections: Wakers::default(),
@@ -127,14 +128,21 @@ pub(crate) struct Todo {
 impl Inner {
     /// Whether the session has ended; if not, the app is woken by its end, and by the next message.
     pub(crate) fn poll_ended(&mut self, cx: &Context<'_>) -> Poll<()> {
+        self.poll_ended_for(0, cx)
+    }
+
+    /// The same for one of several who wait, told apart by a number.
+    pub(crate) fn poll_ended_for(&mut self, who: usize, cx: &Context<'_>) -> Poll<()> {
         if self.session.ended().is_some() {
             return Poll::Ready(());
         }
-        match &mut self.app {
-            Some(known) => known.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
-        }
+        self.app.register(who, cx.waker());
         Poll::Pending
+    }
+
+    /// It waits no longer.
+    pub(crate) fn forget(&mut self, who: usize) {
+        self.app.take(who);
     }
 
     /// Takes the effects of what was just called.
@@ -160,7 +168,10 @@ impl Inner {
                     None
                 }
                 Effect::WakeAnswer(key) => self.answers.take(key),
-                Effect::WakeApp => self.app.take(),
+                Effect::WakeApp => {
+                    todo.wake.extend(self.app.take_all());
+                    None
+                }
                 Effect::WakeCall(key) => self.calls.take(key),
                 Effect::WakeConnection(key) => self.connections.take(key),
             };
@@ -204,6 +215,10 @@ impl<K: Copy + PartialEq> Wakers<K> {
                 self.0.push((key, waker.clone()));
             }
         }
+    }
+
+    fn take_all(&mut self) -> impl Iterator<Item = Waker> {
+        self.0.drain(..).map(|(_, waker)| waker)
     }
 
     pub(crate) fn take(&mut self, key: K) -> Option<Waker> {

@@ -3,6 +3,7 @@
 //! Owns the order of locks (a session's and the table's are never held together) and what an effect of a session means to the
 //! table. Decides nothing itself.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -11,7 +12,9 @@ use sessile_core::session::{Delivery, EndReason, Kind};
 use sessile_core::table::{
     CloseReason, Reap, ReapReason, Rejection, RequestAction, RequestHead, SessionTable, TaskExit,
 };
-use sessile_core::{Config, ConfigError, FingerprintKey, Gate, ProtocolVersion, SessionId, SessionKey, Timestamp};
+use sessile_core::{
+    Config, ConfigError, FingerprintKey, Gate, Outcome, ProtocolVersion, SessionId, SessionKey, Timestamp,
+};
 use tracing::{debug, info, warn};
 
 use super::cell::{Cell, Inner, SessionInfo, Todo};
@@ -141,7 +144,7 @@ impl<S> Hub<S> {
         kind: Kind,
         delivery: Delivery,
         open: impl FnOnce(&SessionInfo) -> S,
-    ) -> Result<Ticket<S>, Rejection> {
+    ) -> Result<Ticket<S>, Outcome> {
         let head = RequestHead { session: None, principal, may_create: true };
         let now = self.now();
         let mut tables = self.lock();
@@ -151,9 +154,9 @@ impl<S> Hub<S> {
             RequestAction::Reject(rejection) => {
                 drop(tables);
                 debug!(reason = rejection.log_reason(), "initialize rejected");
-                return Err(rejection);
+                return Err(rejection.outcome());
             }
-            RequestAction::Route { .. } => return Err(Rejection::UnknownSession),
+            RequestAction::Route { .. } => return Err(Outcome::SessionNotFound),
         };
         let evicted = evicted.map(|reap| (tables.take_cell(reap.key), reap));
         drop(tables);
@@ -163,11 +166,15 @@ impl<S> Hub<S> {
         // Nobody knows the id yet, so nobody misses the session while the app's own code makes its state.
         let info =
             SessionInfo { fingerprint: self.fingerprints.fingerprint(&id), key, kind, principal: principal.clone() };
-        let state = open(&info);
+        let Ok(state) = catch_unwind(AssertUnwindSafe(|| open(&info))) else {
+            warn!(session = %info.fingerprint, error = %AppError::Panicked, "a session could not be opened");
+            self.exit(key, TaskExit::Crashed);
+            return Err(Outcome::AppFailed);
+        };
         let cell = Arc::new(Cell::new(id, info, state, delivery));
         let mut tables = self.lock();
         if !tables.table.contains(key) {
-            return Err(Rejection::ShuttingDown);
+            return Err(Outcome::ShuttingDown);
         }
         tables.put(key, Arc::clone(&cell));
         tables.arm();
