@@ -257,12 +257,14 @@ impl World {
                 self.exchanges[exchange].state = State::Uploading { key, until };
                 return;
             }
-            Upload::Whole(body) if body.len() > self.gate.max_body() => {
-                self.refuse(exchange, None, &Outcome::BodyTooLarge);
-                self.close_connection(exchange);
-            }
             Upload::Whole(body) => match self.gate.body(post, key.is_some(), body) {
-                BodyAction::Answer { outcome, id } => self.refuse(exchange, id.as_ref(), &outcome),
+                BodyAction::Answer { outcome, id } => {
+                    self.refuse(exchange, id.as_ref(), &outcome);
+                    // There was more than is read.
+                    if outcome == Outcome::BodyTooLarge {
+                        self.close_connection(exchange);
+                    }
+                }
                 BodyAction::Create(message) => {
                     let id = message.as_request().map(|request| request.id.clone());
                     return match self.create(principal) {

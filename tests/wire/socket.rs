@@ -79,6 +79,11 @@ impl Client {
 
     /// The next answer, complete or as far as `enough` says.
     pub(crate) async fn answer_until(&mut self, enough: impl Fn(&Answer) -> bool) -> Option<Answer> {
+        // A stream that should not be one never ends, and comments keep it alive.
+        timeout(PATIENCE, self.read_answer(enough)).await.expect("an answer that ends")
+    }
+
+    async fn read_answer(&mut self, enough: impl Fn(&Answer) -> bool) -> Option<Answer> {
         let mut ended = false;
         loop {
             if let Some((answer, length)) = parse(&self.unread, ended)
