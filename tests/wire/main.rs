@@ -1,5 +1,6 @@
 //! What goes over the wire: tables of requests and answers that run over the pure core, over the service and over sockets, and
-//! the behaviours of the service that take more than one request to see. No test sleeps: time is virtual.
+//! the behaviours of the service that take more than one request to see. No test sleeps: time is virtual,
+//! and over a socket, which knows no virtual time, nothing is waited for but bytes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
