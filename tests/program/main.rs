@@ -1,0 +1,14 @@
+//! The program `sessile` from outside: real processes, real sockets, hostile children and hostile clients.
+//!
+//! Each test starts a program of its own on a free port of the loopback address. A test waits for a condition, never for
+//! a time; where it says how long something may take, the bound is generous, since the machine may be busy.
+//!
+//! Numbers such as R022 name the field reports whose fault the test rules out.
+
+// Processes are found through /proc.
+#![cfg(target_os = "linux")]
+
+mod demo;
+mod harness;
+mod http;
+mod session;
