@@ -8,7 +8,12 @@
 // Processes are found through /proc.
 #![cfg(target_os = "linux")]
 
+mod admission;
+mod answers;
+mod clients;
 mod demo;
 mod harness;
 mod http;
+mod lifetime;
 mod session;
+mod streams;
