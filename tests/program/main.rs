@@ -11,9 +11,14 @@
 mod admission;
 mod answers;
 mod clients;
+mod crashes;
 mod demo;
+mod ends;
 mod harness;
 mod http;
 mod lifetime;
+mod log;
+mod noise;
 mod session;
+mod shutdown;
 mod streams;

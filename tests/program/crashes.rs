@@ -1,0 +1,191 @@
+//! Children that don't start, or die: prompt errors, and nothing left.
+
+use serde_json::{Value, json};
+
+use crate::harness::{HOSTILE, Program, Setup, kill, scratch, soon, until};
+use crate::http::Item;
+use crate::session::{ANY, JSON, SSE, Session, open};
+
+fn endless() -> Value {
+    json!({ "steps": 1, "ms": 100_000_000 })
+}
+
+fn assert_error(error: &Value, id: u64) {
+    assert_eq!(error["error"]["code"], -32603, "{error}");
+    assert_eq!(error["id"], id);
+}
+
+#[test]
+fn each_session_has_a_child_of_its_own() {
+    // R060, R073.
+    let program = Program::hostile(&[], &[]);
+    let sessions = [(); 3].map(|()| Session::open(&program));
+    for (number, session) in sessions.iter().enumerate() {
+        session.call("set", &json!({ "name": "x", "value": number }));
+    }
+    for (number, session) in sessions.iter().enumerate() {
+        assert_eq!(session.call("get", &json!({ "name": "x" })), number.to_string());
+    }
+    let mut pids = sessions.each_ref().map(|session| session.process().0).to_vec();
+    let mut tree = program.tree();
+    pids.sort_unstable();
+    tree.sort_unstable();
+    assert_eq!(pids, tree);
+}
+
+#[test]
+fn a_killed_child_is_an_error_at_once() {
+    // R195, R203.
+    let program = Program::hostile(&["--keep-alive", "100ms"], &[]);
+    let other = Session::open(&program);
+    for accept in [JSON, SSE, ANY] {
+        let session = Session::open(&program);
+        let pid = session.process().0;
+        let mut stream = session.listen();
+        let connection = session.send("slow", &endless(), accept);
+        let mut answer = if accept == JSON {
+            session.echo("the call has begun");
+            soon("the error", || {
+                kill(pid);
+                connection.answer()
+            })
+        } else {
+            let mut answer = connection.answer();
+            assert_eq!(answer.item(), Some(Item::Comment));
+            kill(pid);
+            answer
+        };
+        assert_eq!(answer.status, if accept == JSON { 500 } else { 200 });
+        soon("the error", || assert_error(&answer.response(), 2));
+        assert_eq!(soon("the end of the stream", || stream.message()), None);
+        session.assert_gone();
+        other.echo("goes on");
+    }
+    until("one child is left", || (program.tree().len() == 1).then_some(()));
+    program.wait_for_log("signal 9");
+}
+
+#[test]
+fn a_command_that_does_not_exist_is_an_error_at_once() {
+    // R195, R200.
+    let program = Setup::new(&["--max-sessions", "1"]).command(&["/nonexistent/server", "--token=secret"]).start();
+    let before = program.descriptors();
+    for _ in 0..20 {
+        let mut answer = soon("the error", || open(&program));
+        assert_eq!((answer.status, answer.header("mcp-session-id")), (500, None));
+        assert_error(&answer.json(), 0);
+    }
+    until("no descriptor is lost", || (program.descriptors() <= before + 2).then_some(()));
+    program.wait_for_log("cannot start /nonexistent/server");
+    assert!(!program.log().contains("secret"), "{}", program.log());
+}
+
+#[test]
+fn a_child_that_dies_at_the_start_is_an_error_at_once() {
+    // R195: what it said is for the log, not for the client.
+    for die in ["--die=start", "--die=initialize"] {
+        let program = Program::hostile(&["--max-sessions", "1"], &[die]);
+        let mut descriptors = 0;
+        for round in 0..15 {
+            let mut answer = soon("the error", || open(&program));
+            assert_eq!((answer.status, answer.header("mcp-session-id")), (500, None));
+            let error = answer.json();
+            assert_error(&error, 0);
+            assert!(!error.to_string().contains("fatal"), "{error}");
+            program.wait_until_childless();
+            if round == 2 {
+                descriptors = program.descriptors();
+            }
+        }
+        until("no descriptor is lost", || (program.descriptors() <= descriptors).then_some(()));
+        program.wait_for_log("exit status 3");
+        program.wait_for_log("fatal: ");
+    }
+}
+
+#[test]
+fn children_that_die_in_a_call_leave_nothing() {
+    // R204, R205.
+    let program = Program::hostile(&["--max-sessions", "3"], &["--die=2"]);
+    let mut descriptors = 0;
+    for round in 0..30 {
+        let session = Session::open(&program);
+        let mut stream = session.listen();
+        session.echo("the first call is fine");
+        let mut answer = soon("the error", || session.start("echo", &json!({ "text": "" }), ANY));
+        assert_eq!(answer.status, 500);
+        assert_error(&answer.json(), 2);
+        assert_eq!(soon("the end of the stream", || stream.message()), None);
+        session.assert_gone();
+        drop(stream);
+        program.wait_until_childless();
+        if round == 2 {
+            descriptors = program.descriptors();
+        }
+    }
+    until("no descriptor is lost", || (program.descriptors() <= descriptors).then_some(()));
+}
+
+#[test]
+fn an_abort_is_a_death_like_others() {
+    let program = Program::hostile(&[], &["--abort=1"]);
+    let session = Session::open(&program);
+    let mut answer = soon("the error", || session.start("echo", &json!({}), JSON));
+    assert_eq!(answer.status, 500);
+    assert_error(&answer.json(), 1);
+    session.assert_gone();
+    program.wait_for_log("signal 6");
+    program.wait_until_childless();
+}
+
+#[test]
+fn the_last_words_of_a_child_are_heard() {
+    for options in [&[][..], &["--unended"]] {
+        let program = Program::hostile(&[], options);
+        for code in [0, 3] {
+            let session = Session::open(&program);
+            assert_eq!(session.call("exit", &json!({ "code": code })), "exiting");
+            program.wait_until_childless();
+            until("the session is gone", || (session.delete() == 404).then_some(()));
+            session.assert_gone();
+        }
+    }
+}
+
+#[test]
+fn a_child_that_closes_its_output_is_ended() {
+    let program = Program::hostile(&["--stop-grace", "100ms", "--kill-grace", "100ms"], &[]);
+    let session = Session::open(&program);
+    let mut answer = soon("the error", || session.start("close_stdout", &json!({}), JSON));
+    assert_eq!(answer.status, 500);
+    assert_error(&answer.json(), 1);
+    program.wait_until_childless();
+    session.assert_gone();
+}
+
+#[test]
+fn a_child_that_never_reads_holds_up_its_own_session_only() {
+    let once = scratch("deaf");
+    let script = "if mkdir \"$0\" 2>&-; then exec \"$1\" --deaf=2; else exec \"$1\"; fi";
+    let options = ["--stop-grace", "1s", "--kill-grace", "1s"];
+    let program = Setup::new(&options).command(&["/bin/sh", "-c", script, &once, HOSTILE]).start();
+    let deaf = Session::open(&program);
+    let other = Session::open(&program);
+    std::fs::remove_dir(&once).expect("the first child made it");
+    // More than any pipe holds, less than an inbox does.
+    let much = json!({ "text": "x".repeat(1 << 20) });
+    let waiting: Vec<_> = (0..8).map(|_| deaf.send("echo", &much, JSON)).collect();
+    for _ in 0..20 {
+        soon("another session", || other.echo("not deaf"));
+    }
+    let mut statuses: Vec<u16> = Vec::new();
+    assert_eq!(soon("DELETE", || deaf.delete()), 204);
+    assert_eq!(program.tree().len(), 2, "the answer to DELETE does not wait for the child");
+    for connection in waiting {
+        statuses.push(soon("the error", || connection.answer()).status);
+    }
+    assert_eq!(statuses, [500; 8]);
+    deaf.assert_gone();
+    until("one child is left", || (program.tree().len() == 1).then_some(()));
+    other.echo("goes on");
+}

@@ -1,0 +1,84 @@
+//! What is logged, and that logging holds nothing up.
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::harness::{HOSTILE, Program, SOON, Setup, kill, soon, until, within};
+use crate::http::{Connection, Request, ask};
+use crate::session::{ANY, JSON, SSE, Session};
+
+#[test]
+fn a_log_that_nobody_reads_holds_nothing_up() {
+    // R214.
+    let setup = Setup::new(&["--log-level", "trace"]).with_unread_stderr();
+    let mut program = setup.command(&[HOSTILE, "--stderr=200000", "--noise"]).start();
+    for _ in 0..20 {
+        let session = Session::open(&program);
+        for _ in 0..10 {
+            soon("an answer", || session.echo("unread"));
+        }
+        assert_eq!(soon("DELETE", || session.delete()), 204);
+    }
+    program.wait_until_childless();
+    program.signal(Signal::TERM);
+    assert!(within(SOON, "the end", || program.wait()).success());
+}
+
+#[test]
+fn no_secret_is_logged() {
+    // Session ids, credentials, and what is said in a session.
+    let command = [HOSTILE, "--noise", "--stderr=100"];
+    let mut program = Setup::new(&["--log-level", "trace", "--idle-timeout", "1s"]).command(&command).start();
+    let mut sessions = [(); 4].map(|()| Session::open(&program));
+    for session in &sessions {
+        let stream = session.listen();
+        session.echo("confidential");
+        session.start("slow", &json!({ "steps": 1, "ms": 100_000 }), SSE).reset();
+        session.start("push", &json!({ "count": 2, "list_changed": true }), ANY).messages();
+        for request in [
+            Request::post("not JSON"),
+            Request::bare("PATCH"),
+            Request::get().with("Last-Event-ID", "confidential-1"),
+            Request::get().with("Host", "example.com"),
+            Request::get().with("Authorization", "Bearer confidential"),
+        ] {
+            ask(program.address, &session.request(request)).reset();
+        }
+        let mut half = Connection::open(program.address);
+        let whole = session.request(Request::post("{}").with("Authorization", "Bearer confidential"));
+        half.write(&whole.bytes(program.address)[..150]);
+        drop((stream, half));
+    }
+    kill(sessions[0].process().0);
+    until("the killed child's session is gone", || (sessions[0].delete() == 404).then_some(()));
+    assert_eq!(sessions[1].delete(), 204);
+    for session in &sessions[..2] {
+        session.assert_gone();
+    }
+    // Ids that are nearly right, and ids that never were.
+    for (session, id) in sessions.iter_mut().zip(["x".repeat(36), "deadbeef-dead-4eef-8eef-deadbeefdead".to_owned()]) {
+        session.id = id;
+        session.assert_gone();
+    }
+    let unfinished = sessions[3].start("slow", &json!({ "steps": 1, "ms": 100 }), JSON);
+    program.wait_until_childless();
+    program.signal(Signal::TERM);
+    program.wait();
+    drop(unfinished);
+    let log = program.log();
+    assert!(log.contains("session opened") && log.contains("session closed"), "{log}");
+    for secret in sessions.iter().map(|session| &*session.id).chain(["confidential"]) {
+        assert!(!log.contains(secret), "{secret} is in the log");
+    }
+    program.wait_until_childless();
+}
+
+#[test]
+fn silence_is_an_option() {
+    let mut program = Program::hostile(&["--log-level", "off"], &["--die=1", "--stderr=10000"]);
+    let session = Session::open(&program);
+    assert_eq!(session.start("echo", &json!({}), JSON).status, 500);
+    program.signal(Signal::TERM);
+    program.wait();
+    assert_eq!(program.log(), "");
+}
