@@ -211,9 +211,10 @@ impl Answer {
     /// The next item of a stream; `None` at its orderly end.
     pub(crate) fn item(&mut self) -> Option<Item> {
         assert!(self.is_stream(), "{:?}", self.headers);
+        let mut scanned = 0;
         let end = loop {
-            if let Some(at) = self.unread.windows(2).position(|pair| pair == b"\n\n") {
-                break at;
+            if let Some(end) = end_of_event(&self.unread, &mut scanned) {
+                break end;
             }
             let Some(piece) = self.piece() else {
                 assert_eq!(self.unread, b"", "the stream ended within an event");
@@ -221,7 +222,7 @@ impl Answer {
             };
             self.unread.extend(piece);
         };
-        let event: Vec<u8> = self.unread.drain(..end + 2).collect();
+        let event: Vec<u8> = self.unread.drain(..end).collect();
         let event = String::from_utf8(event).expect("UTF-8");
         let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         Some(match (field("data"), field("retry")) {
@@ -280,6 +281,22 @@ impl Answer {
     /// How long a read may take from now on.
     pub(crate) fn set_patience(&self, patience: Duration) {
         self.connection.set_patience(patience);
+    }
+}
+
+/// Where the first event ends, if it does: behind an empty line. Goes on at the line where it stopped before.
+fn end_of_event(bytes: &[u8], scanned: &mut usize) -> Option<usize> {
+    loop {
+        let mut rest = &bytes[*scanned..];
+        // The standard library's search is fast even where ours is not optimized.
+        let len = rest.skip_until(b'\n').expect("a slice");
+        if len == 0 || bytes[*scanned + len - 1] != b'\n' {
+            return None;
+        }
+        *scanned += len;
+        if len == 1 {
+            return Some(*scanned);
+        }
     }
 }
 
