@@ -1,11 +1,12 @@
 //! Whatever ends a session ends its child and all that the child has started, within the times that were set.
 
+use std::fs;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::harness::{HOSTILE, LONG, Program, SOON, Setup, is_alive, soon, until, within};
+use crate::harness::{HOSTILE, LONG, Program, SOON, Setup, is_alive, scratch, soon, until, within};
 use crate::session::{JSON, Session};
 
 const STUBBORN: [&str; 3] = ["--ignore-eof", "--ignore-term", "--grandchild"];
@@ -77,6 +78,21 @@ fn no_process_survives_a_shutdown() {
     let status = within(Duration::from_secs(1) + SOON, "the end", || program.wait());
     assert!(status.success(), "{status}");
     until("nothing is left", || program.tree().is_empty().then_some(()));
+}
+
+#[test]
+fn a_child_may_finish_its_work_when_it_is_told_to_end() {
+    // R197: the times that were set are waited for, by DELETE and by a shutdown alike.
+    let done = scratch("work");
+    let script = "\"$1\"; sleep 0.5; echo >> \"$0\"";
+    let options = ["--stop-grace", "20s"];
+    let mut program = Setup::new(&options).command(&["/bin/sh", "-c", script, &done, HOSTILE]).start();
+    let sessions = [(); 2].map(|()| Session::open(&program));
+    assert_eq!(soon("DELETE", || sessions[0].delete()), 204);
+    program.signal(Signal::TERM);
+    assert!(program.wait().success());
+    assert_eq!(fs::read(&done).expect("somebody has finished").len(), 2);
+    let _ = fs::remove_file(done);
 }
 
 #[test]
