@@ -17,11 +17,14 @@ use http::{HeaderMap, Request, StatusCode};
 use sessile_core::session::{ConnectionKey, Delivery, Disconnect, MessageAction, RequestKey, Session};
 use sessile_core::table::CloseReason;
 use sessile_core::{
-    BodyAction, Config, ConfigError, Gate, HeadAction, Message, Outcome, PostHead, ReapReason, RequestAction,
+    BodyAction, Config, ConfigError, Eras, Gate, HeadAction, Message, Outcome, PostHead, ReapReason, RequestAction,
     RequestHead, RequestId, SessionId, SessionKey, SessionTable, Timestamp,
 };
 
 use script::Say;
+
+/// The eras that are served.
+const SERVED: Eras = Eras::LEGACY;
 
 /// The body of a request, as far as it comes.
 #[derive(Clone, Debug)]
@@ -161,8 +164,8 @@ impl World {
         let answer = Answer::default();
         self.exchanges.push(Exchange { answer, id: None, initialize: false, state: State::Done });
         let principal = principal.map(str::to_owned);
-        match self.gate.head(&parts) {
-            HeadAction::Answer(outcome) => self.refuse_unread(exchange, &parts, &upload, &outcome),
+        match self.gate.head(SERVED, &parts) {
+            HeadAction::Answer { outcome, .. } => self.refuse_unread(exchange, &parts, &upload, &outcome),
             HeadAction::Delete(id) => match self.route(id, &principal) {
                 Err(outcome) => self.refuse(exchange, None, &outcome),
                 Ok(key) => {
@@ -257,8 +260,8 @@ impl World {
                 self.exchanges[exchange].state = State::Uploading { key, until };
                 return;
             }
-            Upload::Whole(body) => match self.gate.body(post, key.is_some(), body) {
-                BodyAction::Answer { outcome, id } => {
+            Upload::Whole(body) => match self.gate.body(SERVED, &parts.headers, post, key.is_some(), body) {
+                BodyAction::Answer { outcome, id, .. } => {
                     self.refuse(exchange, id.as_ref(), &outcome);
                     // There was more than is read.
                     if outcome == Outcome::BodyTooLarge {
@@ -276,6 +279,10 @@ impl World {
                     Some(key) => return self.deliver(exchange, key, post, message),
                     None => self.refuse(exchange, None, &Outcome::SessionNotFound),
                 },
+                BodyAction::Sessionless(request) => {
+                    let (outcome, id) = self.gate.refuse_modern(&request);
+                    self.refuse(exchange, id.as_ref(), &outcome);
+                }
             },
         }
         if let Some(key) = key {

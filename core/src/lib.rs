@@ -57,7 +57,9 @@
 //! ```
 //! use bytes::Bytes;
 //! use sessile_core::session::{Delivery, Head, MessageAction, Session};
-//! use sessile_core::{BodyAction, Config, Gate, HeadAction, RequestAction, RequestHead, SessionId, SessionTable, Timestamp};
+//! use sessile_core::{
+//!     BodyAction, Config, Eras, Gate, HeadAction, RequestAction, RequestHead, SessionId, SessionTable, Timestamp,
+//! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let config = Config::default();
@@ -71,12 +73,13 @@
 //!     .header("content-type", "application/json")
 //!     .body(())?
 //!     .into_parts();
-//! let HeadAction::Post(post) = gate.head(&head) else { panic!("refused") };
+//! let HeadAction::Post(post) = gate.head(Eras::LEGACY, &head) else { panic!("refused") };
 //!
 //! // ... and its body, a valid `initialize`, which opens a session.
 //! let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{
 //!     "protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"example","version":"1"}}}"#;
-//! let BodyAction::Create(message) = gate.body(&post, false, Bytes::from(body)) else { panic!("refused") };
+//! let action = gate.body(Eras::LEGACY, &head.headers, &post, false, Bytes::from(body));
+//! let BodyAction::Create(message) = action else { panic!("refused") };
 //! let head = RequestHead { session: None, principal: &"alice", may_create: true };
 //! let mut ids = || SessionId::from_bytes([7; 16]); // a driver takes the bits from the system
 //! let RequestAction::Create { key, .. } = table.handle_request(now, head, &mut ids) else { panic!("rejected") };
@@ -112,8 +115,8 @@ mod version;
 pub use config::{Config, ConfigError};
 pub use event::{Action, Event};
 pub use gate::{
-    BodyAction, Gate, GetHead, HeadAction, LAST_EVENT_ID, LastEventId, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, PostHead,
-    SessionHeader, VersionHeader,
+    BodyAction, Gate, GetHead, HeadAction, LAST_EVENT_ID, LastEventId, MCP_PROTOCOL_VERSION, MCP_SESSION_ID,
+    ModernRequest, PostHead, SessionHeader, VersionHeader,
 };
 pub use id::{EventId, Fingerprint, FingerprintKey, IdSource, RequestId, SessionId, SessionKey};
 pub use message::{Initialize, Message, MessageError, MessageKind, Notification, Request, Response};
@@ -122,4 +125,4 @@ pub use table::{
     CloseReason, Reap, ReapReason, Rejection, RequestAction, RequestHead, SessionInfo, SessionTable, TaskExit,
 };
 pub use time::Timestamp;
-pub use version::ProtocolVersion;
+pub use version::{Era, Eras, ProtocolVersion};

@@ -42,6 +42,8 @@ pub struct Notification {
     pub progress_token: Option<RequestId>,
     /// `params.requestId`, if it is a string or an integer: what a cancellation names.
     pub request_id: Option<RequestId>,
+    /// `params._meta["io.modelcontextprotocol/protocolVersion"]`, as in [`Request::modern_version`].
+    pub modern_version: Option<Box<str>>,
 }
 
 /// The envelope of a request.
@@ -245,6 +247,7 @@ impl Envelope<'_> {
             }
             (Some(method), None, None, None) => Ok(MessageKind::Notification(Notification {
                 method: method_name(method)?,
+                modern_version: self.params.modern_version(),
                 progress_token: self.params.progress_token.and_then(|raw| RequestId::from_json(raw.get())),
                 request_id: self.params.request_id.and_then(|raw| RequestId::from_json(raw.get())),
             })),

@@ -10,7 +10,7 @@ use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
 use crate::id::RequestId;
-use crate::version::ProtocolVersion;
+use crate::version::{Era, Eras};
 
 /// How an exchange ends when the app does not answer it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +44,11 @@ pub enum Outcome {
     },
     /// `initialize` without what the schema demands of it.
     InitializeIncomplete,
-    /// No method that this endpoint serves.
-    MethodNotAllowed,
+    /// No method that is served in this era, which the answer's `Allow` lists.
+    MethodNotAllowed {
+        /// The era that the request is of.
+        era: Era,
+    },
     /// A session id is needed and missing.
     MissingSession,
     /// `Accept` leaves nothing that we could send.
@@ -84,6 +87,8 @@ pub enum Outcome {
     UnsupportedVersion {
         /// What was asked for, cut to a sane length.
         requested: Box<str>,
+        /// What is served. The code of the error would prove a modern server, so it is used by those only.
+        served: Eras,
     },
     /// A `Content-Type` other than JSON in UTF-8.
     WrongContentType,
@@ -95,6 +100,8 @@ const INVALID_REQUEST: i32 = -32600;
 const INVALID_PARAMS: i32 = -32602;
 /// The JSON-RPC code for a fault on this side.
 const INTERNAL_ERROR: i32 = -32603;
+/// The code for a version that a modern server does not serve (2026-07-28, basic, error codes).
+const UNSUPPORTED_VERSION: i32 = -32022;
 /// The JSON-RPC code for what is no JSON.
 const PARSE_ERROR: i32 = -32700;
 
@@ -116,7 +123,7 @@ impl Outcome {
             | Self::UnsupportedVersion { .. } => StatusCode::BAD_REQUEST,
             Self::HostNotAllowed | Self::OriginNotAllowed => StatusCode::FORBIDDEN,
             Self::NotTheEndpoint | Self::SessionNotFound => StatusCode::NOT_FOUND,
-            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -135,6 +142,7 @@ impl Outcome {
         match self {
             Self::Accepted | Self::Deleted | Self::NotTheEndpoint | Self::StreamOver => None,
             Self::NotJson => Some(PARSE_ERROR),
+            Self::UnsupportedVersion { served: Eras { modern: true, .. }, .. } => Some(UNSUPPORTED_VERSION),
             Self::InitializeIncomplete => Some(INVALID_PARAMS),
             Self::AppFailed
             | Self::InboxFull { .. }
@@ -149,7 +157,7 @@ impl Outcome {
             | Self::DuplicateRequestId
             | Self::HeaderMalformed { .. }
             | Self::HostNotAllowed
-            | Self::MethodNotAllowed
+            | Self::MethodNotAllowed { .. }
             | Self::MissingSession
             | Self::NotAcceptable
             | Self::NotOneMessage { .. }
@@ -176,7 +184,7 @@ impl Outcome {
             Self::HostNotAllowed => "Host not allowed",
             Self::InboxFull { .. } => "The session has too many messages waiting",
             Self::InitializeIncomplete => "initialize needs protocolVersion, capabilities and clientInfo",
-            Self::MethodNotAllowed => "Method not allowed",
+            Self::MethodNotAllowed { .. } => "Method not allowed",
             Self::MissingSession => "Missing session id: send the Mcp-Session-Id header, or initialize first",
             Self::NotAcceptable => "Accept must allow application/json or text/event-stream (GET: text/event-stream)",
             Self::NotJson => "Parse error: the body is not JSON in UTF-8",
@@ -191,8 +199,8 @@ impl Outcome {
             Self::StreamOver => "The stream is over",
             Self::TableFull { .. } => "Too many sessions",
             Self::TooManyRequests => "Too many requests or sessions at once",
-            Self::UnsupportedVersion { requested } => {
-                let served = ProtocolVersion::LEGACY.map(ProtocolVersion::as_str).join(", ");
+            Self::UnsupportedVersion { requested, served } => {
+                let served = served.versions().collect::<Vec<_>>().join(", ");
                 return Cow::Owned(format!("Unsupported protocol version: {requested} (served: {served})"));
             }
             Self::WrongContentType => "Content-Type must be application/json",
@@ -213,11 +221,22 @@ impl Outcome {
         }
     }
 
-    /// The whole answer: status, headers, body. `id` is the request's id if it has been read.
+    /// The whole answer in the legacy era: status, headers, body. `id` is the request's id if it has been read.
     #[must_use]
     pub fn respond(&self, id: Option<&RequestId>) -> Response<Bytes> {
+        self.respond_in(Era::Legacy, id)
+    }
+
+    /// The whole answer in this era: status, headers, body. `id` is the request's id if it has been read; if not, the legacy era says
+    /// `null`, as JSON-RPC demands, and the modern one says nothing, as its schema does (2026-07-28, basic, error responses).
+    #[must_use]
+    pub fn respond_in(&self, era: Era, id: Option<&RequestId>) -> Response<Bytes> {
         let mut response = Response::new(match self.code() {
-            Some(code) => error_body(id, code, &self.message(), self.data()),
+            Some(code) => {
+                let id = id.map(RequestId::to_json);
+                let id = id.or_else(|| (era == Era::Legacy).then(|| "null".to_owned()));
+                error_with(id.as_deref(), code, &self.message(), self.data())
+            }
             None => Bytes::new(),
         });
         *response.status_mut() = self.status();
@@ -225,8 +244,12 @@ impl Outcome {
         if self.code().is_some() {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        if *self == Self::MethodNotAllowed {
-            headers.insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+        if let Self::MethodNotAllowed { era } = self {
+            let allow = match era {
+                Era::Legacy => "GET, POST, DELETE",
+                Era::Modern => "POST",
+            };
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
         }
         if let Some(seconds) = self.retry_after() {
             headers.insert(RETRY_AFTER, HeaderValue::from(u16::from(seconds)));
@@ -241,10 +264,10 @@ impl Outcome {
     }
 
     fn data(&self) -> Option<serde_json::Value> {
-        let Self::UnsupportedVersion { requested } = self else { return None };
+        let Self::UnsupportedVersion { requested, served } = self else { return None };
         Some(serde_json::json!({
             "requested": requested,
-            "supported": ProtocolVersion::LEGACY.map(ProtocolVersion::as_str),
+            "supported": served.versions().collect::<Vec<_>>(),
         }))
     }
 }
@@ -252,10 +275,16 @@ impl Outcome {
 /// A JSON-RPC error response. `None` as id is JSON's null.
 pub(crate) fn error_body(id: Option<&RequestId>, code: i32, message: &str, data: Option<serde_json::Value>) -> Bytes {
     let id = id.map_or_else(|| "null".to_owned(), RequestId::to_json);
+    error_with(Some(&id), code, message, data)
+}
+
+/// A JSON-RPC error response with this JSON as id, or without one.
+fn error_with(id: Option<&str>, code: i32, message: &str, data: Option<serde_json::Value>) -> Bytes {
+    let id = id.map_or_else(String::new, |id| format!("\"id\":{id},"));
     // Strings and values always serialize.
     let message = serde_json::to_string(message).unwrap_or_default();
     let data = data.map_or_else(String::new, |data| format!(",\"data\":{data}"));
-    Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}{data}}}}}"#))
+    Bytes::from(format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":{code},"message":{message}{data}}}}}"#))
 }
 
 #[cfg(test)]
@@ -283,7 +312,7 @@ mod tests {
             (Outcome::InboxFull { request: false }, 503, Some(-32603), Some("1"), "messages waiting"),
             (Outcome::InboxFull { request: true }, 429, Some(-32603), Some("1"), "messages waiting"),
             (Outcome::InitializeIncomplete, 400, Some(-32602), None, "clientInfo"),
-            (Outcome::MethodNotAllowed, 405, Some(-32600), None, "Method not allowed"),
+            (Outcome::MethodNotAllowed { era: Era::Legacy }, 405, Some(-32600), None, "Method not allowed"),
             (Outcome::MissingSession, 400, Some(-32600), None, "Mcp-Session-Id"),
             (Outcome::NotAcceptable, 406, Some(-32600), None, "text/event-stream"),
             (Outcome::NotJson, 400, Some(-32700), None, "Parse error"),
@@ -299,7 +328,7 @@ mod tests {
             (Outcome::TableFull { retry_after: 37 }, 503, Some(-32603), Some("37"), "Too many sessions"),
             (Outcome::TooManyRequests, 429, Some(-32603), Some("1"), "Too many requests"),
             (
-                Outcome::UnsupportedVersion { requested: "2026-07-28".into() },
+                Outcome::UnsupportedVersion { requested: "2026-07-28".into(), served: Eras::LEGACY },
                 400,
                 Some(-32600),
                 None,
@@ -326,7 +355,7 @@ mod tests {
             Outcome::HostNotAllowed => 8,
             Outcome::InboxFull { .. } => 9,
             Outcome::InitializeIncomplete => 10,
-            Outcome::MethodNotAllowed => 11,
+            Outcome::MethodNotAllowed { .. } => 11,
             Outcome::MissingSession => 12,
             Outcome::NotAcceptable => 13,
             Outcome::NotJson => 14,
@@ -434,12 +463,12 @@ mod tests {
 
     #[test]
     fn an_unsupported_version_lists_the_served_ones() {
-        let outcome = Outcome::UnsupportedVersion { requested: "\"<x>\\".into() };
+        let outcome = Outcome::UnsupportedVersion { requested: "\"<x>\\".into(), served: Eras::LEGACY };
         let body = json_of(outcome.respond(Some(&RequestId::Number(3))).body());
         let message = body["error"]["message"].as_str().expect("a message");
         assert!(message.contains("Unsupported protocol version"), "{message}");
-        for version in ProtocolVersion::LEGACY {
-            assert!(message.contains(version.as_str()), "{message}");
+        for version in Eras::LEGACY.versions() {
+            assert!(message.contains(version), "{message}");
         }
         assert_eq!(
             body["error"]["data"],

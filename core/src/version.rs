@@ -1,6 +1,6 @@
 //! The revisions of the protocol and their eras.
 //!
-//! Owns which revisions exist and what differs between them. Every behaviour that depends on a revision asks
+//! Owns which revisions exist, which of them an endpoint serves, and what differs between them. Every behaviour that depends on a revision asks
 //! here, by set membership, never by comparing dates that a peer sent.
 
 use std::fmt;
@@ -82,6 +82,41 @@ impl fmt::Display for ProtocolVersion {
     }
 }
 
+/// One of the two ways in which MCP is spoken over Streamable HTTP (2026-07-28, versioning, terminology).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Era {
+    /// With sessions, which `initialize` opens: 2025-11-25 and before.
+    Legacy,
+    /// Without: every request says of itself what it needs. 2026-07-28.
+    Modern,
+}
+
+/// Which eras an endpoint serves. It may change while the endpoint lives: whether a child process speaks the
+/// modern era is learnt by asking it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Eras {
+    /// Sessions.
+    pub legacy: bool,
+    /// Requests without sessions.
+    pub modern: bool,
+}
+
+impl Eras {
+    /// Both on one endpoint.
+    pub const BOTH: Self = Self { legacy: true, modern: true };
+    /// Sessions alone.
+    pub const LEGACY: Self = Self { legacy: true, modern: false };
+    /// Requests without sessions alone.
+    pub const MODERN: Self = Self { legacy: false, modern: true };
+
+    /// The names of the versions of these eras, newest first.
+    pub fn versions(self) -> impl Iterator<Item = &'static str> {
+        let modern = ProtocolVersion::MODERN.into_iter().filter(move |_| self.modern);
+        let legacy = ProtocolVersion::LEGACY.into_iter().filter(move |_| self.legacy);
+        modern.chain(legacy).map(ProtocolVersion::as_str)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,5 +129,13 @@ mod tests {
         for bad in ["", "2025-11-25 ", "2099-01-01", "zzzz", "1999-01-01"] {
             assert_eq!(ProtocolVersion::parse(bad.as_bytes()), None);
         }
+    }
+
+    #[test]
+    fn an_endpoint_lists_the_versions_of_its_eras() {
+        let list = |eras: Eras| eras.versions().collect::<Vec<_>>().join(" ");
+        assert_eq!(list(Eras::LEGACY), "2025-11-25 2025-06-18 2025-03-26");
+        assert_eq!(list(Eras::MODERN), "2026-07-28");
+        assert_eq!(list(Eras::BOTH), "2026-07-28 2025-11-25 2025-06-18 2025-03-26");
     }
 }

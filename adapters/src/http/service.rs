@@ -15,7 +15,7 @@ use http::{HeaderName, HeaderValue, Request, Response, Version};
 use sessile_core::session::{Delivery, Inbound, Kind, MessageAction, RequestKey};
 use sessile_core::table::CloseReason;
 use sessile_core::{
-    BodyAction, GetHead, HeadAction, LAST_EVENT_ID, LastEventId, MCP_SESSION_ID, Message, Outcome, PostHead,
+    BodyAction, Eras, GetHead, HeadAction, LAST_EVENT_ID, LastEventId, MCP_SESSION_ID, Message, Outcome, PostHead,
 };
 
 use super::body::Body;
@@ -75,6 +75,9 @@ impl<R: Runtime, B: Backend> McpService<R, B> {
 /// Headers whose values open doors: credentials, and what names a session or an event.
 const SECRET: [HeaderName; 5] = [AUTHORIZATION, COOKIE, LAST_EVENT_ID, MCP_SESSION_ID, PROXY_AUTHORIZATION];
 
+/// The eras that are served.
+const SERVED: Eras = Eras::LEGACY;
+
 async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
     shared: Arc<Shared<R, B>>,
     mut parts: Parts,
@@ -86,8 +89,8 @@ async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
     }
     let hub = &shared.hub;
     let principal = parts.extensions.get::<Principal>().cloned().unwrap_or_default();
-    match hub.gate.head(&parts) {
-        HeadAction::Answer(outcome) => refuse_unread(&shared, &parts, body, &outcome).await,
+    match hub.gate.head(SERVED, &parts) {
+        HeadAction::Answer { outcome, .. } => refuse_unread(&shared, &parts, body, &outcome).await,
         HeadAction::Delete(id) => match hub.route(id, &principal) {
             Err(rejection) => rejection.outcome().respond(None).map(Body::whole),
             Ok((ticket, _)) => {
@@ -113,13 +116,17 @@ async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
                 // Nobody is there to read it.
                 Err(ReadError::Gone) => return Outcome::NotJson.respond(None).map(Body::whole),
             };
-            match hub.gate.body(&post, ticket.is_some(), bytes) {
-                BodyAction::Answer { outcome, id } => outcome.respond(id.as_ref()).map(Body::whole),
+            match hub.gate.body(SERVED, &parts.headers, &post, ticket.is_some(), bytes) {
+                BodyAction::Answer { outcome, id, .. } => outcome.respond(id.as_ref()).map(Body::whole),
                 BodyAction::Create(message) => create(&shared, &post, parts, &principal, message).await,
                 BodyAction::Deliver(message) => match ticket {
                     Some(ticket) => deliver(&shared, &post, ticket, Arc::new(parts), message).await,
                     None => Outcome::SessionNotFound.respond(None).map(Body::whole),
                 },
+                BodyAction::Sessionless(request) => {
+                    let (outcome, id) = hub.gate.refuse_modern(&request);
+                    outcome.respond(id.as_ref()).map(Body::whole)
+                }
             }
         }
     }

@@ -13,6 +13,7 @@
 //! Post: look up the session, if `PostHead::look_up` names one; then read the body, within the limits
 //!
 //! body: size ─ UTF-8, JSON ─ one message ─ era ─┬─ initialize: whole ─ no session ─► Create
+//!                                               ├─ modern:     the ladder ─► Sessionless
 //!                                               └─ all else:           live session ─► Deliver
 //!
 //! every check, if it fails: ─► Answer
@@ -23,7 +24,7 @@
 //! ```
 //! use bytes::Bytes;
 //! use sessile_core::config::GateConfig;
-//! use sessile_core::{BodyAction, Gate, HeadAction};
+//! use sessile_core::{BodyAction, Eras, Gate, HeadAction};
 //!
 //! let gate = Gate::new(&GateConfig::default())?;
 //! let request = http::Request::post("/mcp")
@@ -31,11 +32,12 @@
 //!     .header("content-type", "application/json")
 //!     .header("accept", "application/json, text/event-stream");
 //! let (head, ()) = request.body(()).expect("a request").into_parts();
-//! let HeadAction::Post(post) = gate.head(&head) else { panic!("the head is good") };
+//! let HeadAction::Post(post) = gate.head(Eras::LEGACY, &head) else { panic!("the head is good") };
 //! assert_eq!(post.look_up(), None);
 //! let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":
 //!     {"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
-//! assert!(matches!(gate.body(&post, false, Bytes::from(body)), BodyAction::Create(_)));
+//! let action = gate.body(Eras::LEGACY, &head.headers, &post, false, Bytes::from(body));
+//! assert!(matches!(action, BodyAction::Create(_)));
 //! # Ok::<(), sessile_core::ConfigError>(())
 //! ```
 
@@ -44,6 +46,7 @@ mod content_type;
 mod field;
 mod host;
 mod length;
+mod modern;
 mod origin;
 #[cfg(test)]
 mod tests;
@@ -54,7 +57,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use accept::Accepted;
 use host::Hosts;
@@ -65,6 +68,7 @@ use crate::config::{ConfigError, GateConfig, ResponseMode};
 use crate::id::{EventId, RequestId, SessionId};
 use crate::message::{Message, MessageError, MessageKind};
 use crate::outcome::Outcome;
+use crate::version::{Era, Eras, ProtocolVersion};
 
 /// The header with which a client resumes a stream (2025-11-25, transports, resumability).
 pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -100,19 +104,21 @@ impl Gate {
         })
     }
 
-    /// Looks at the head alone. Looks up no session, allocates nothing for a good head.
-    pub fn head(&self, head: &Parts) -> HeadAction {
-        self.try_head(head).unwrap_or_else(HeadAction::Answer)
+    /// Looks at the head alone, at an endpoint that serves these eras. Looks up no session, allocates nothing for a good head.
+    pub fn head(&self, served: Eras, head: &Parts) -> HeadAction {
+        let era = head_era(served, &head.headers);
+        self.try_head(served, era, head).unwrap_or_else(|outcome| HeadAction::Answer { era, outcome })
     }
 
-    /// Looks at the whole body of a POST. `live`: the session that [`PostHead::look_up`] named was looked up for the
+    /// Looks at the whole body of a POST, with the headers of its head: modern ones must agree with the body. `live`: the session that [`PostHead::look_up`] named was looked up for the
     /// request's principal and is live, so that the exchange is already routed to it.
     ///
     /// A driver that found no such session answers [`Outcome::SessionNotFound`] without a body; one that asks here all
     /// the same gets that answer.
-    pub fn body(&self, post: &PostHead, live: bool, body: Bytes) -> BodyAction {
+    pub fn body(&self, served: Eras, headers: &HeaderMap, post: &PostHead, live: bool, body: Bytes) -> BodyAction {
+        let era = post.era;
         if body.len() > self.max_body {
-            return BodyAction::Answer { outcome: Outcome::BodyTooLarge, id: None };
+            return BodyAction::Answer { era, id: None, outcome: Outcome::BodyTooLarge };
         }
         let message = match Message::parse(body) {
             Ok(message) => message,
@@ -122,14 +128,33 @@ impl Gate {
                     MessageError::NotAMessage { id, why } => (Outcome::NotOneMessage { why }, id),
                     MessageError::NotJson => (Outcome::NotJson, None),
                 };
-                return BodyAction::Answer { outcome, id };
+                return BodyAction::Answer { era, id, outcome };
             }
         };
-        match admit(post, live, &message) {
+        let era = message_era(served, post, &message);
+        let admitted = match era {
+            Era::Legacy => admit(served, post, live, &message),
+            Era::Modern => modern::admit(headers, post, &message),
+        };
+        match admitted {
             Ok(Admitted::Create) => BodyAction::Create(message),
             Ok(Admitted::Deliver) => BodyAction::Deliver(message),
-            Err(outcome) => BodyAction::Answer { outcome, id: message.as_request().map(|request| request.id.clone()) },
+            Ok(Admitted::Sessionless { mode, version }) => {
+                BodyAction::Sessionless(ModernRequest { message, mode, version })
+            }
+            Err(outcome) => {
+                BodyAction::Answer { era, id: message.as_request().map(|request| request.id.clone()), outcome }
+            }
         }
+    }
+
+    /// The answer to a modern request at an endpoint that turned out to serve legacy versions only, and the id for it: that of
+    /// an endpoint of which it was known from the beginning.
+    #[must_use]
+    pub fn refuse_modern(&self, request: &ModernRequest) -> (Outcome, Option<RequestId>) {
+        let requested = request.version.as_str().into();
+        let id = request.message.as_request().map(|request| request.id.clone());
+        (Outcome::UnsupportedVersion { requested, served: Eras::LEGACY }, id)
     }
 
     /// How many bytes of a body are read at most; one more is [`Outcome::BodyTooLarge`].
@@ -152,8 +177,8 @@ impl Gate {
         length::declared(&head.headers).is_ok_and(|size| size.is_none_or(|size| self.fits(size)))
     }
 
-    fn try_head(&self, head: &Parts) -> Result<HeadAction, Outcome> {
-        let method = Served::of(&head.method).ok_or(Outcome::MethodNotAllowed)?;
+    fn try_head(&self, served: Eras, era: Era, head: &Parts) -> Result<HeadAction, Outcome> {
+        let method = Served::of(&head.method).ok_or(Outcome::MethodNotAllowed { era })?;
         if !self.hosts.allow(head) {
             return Err(Outcome::HostNotAllowed);
         }
@@ -167,13 +192,13 @@ impl Gate {
             Err(_) => return Err(Outcome::HeaderMalformed { name: "Content-Length" }),
         }
         match method {
-            Served::Delete => served_session(headers).map(HeadAction::Delete),
-            Served::Get => get(headers).map(HeadAction::Get),
-            Served::Post => self.post(headers).map(HeadAction::Post),
+            Served::Delete => served_session(served, headers).map(HeadAction::Delete),
+            Served::Get => get(served, headers).map(HeadAction::Get),
+            Served::Post => self.post(era, headers).map(HeadAction::Post),
         }
     }
 
-    fn post(&self, headers: &HeaderMap) -> Result<PostHead, Outcome> {
+    fn post(&self, era: Era, headers: &HeaderMap) -> Result<PostHead, Outcome> {
         if !single(headers, CONTENT_TYPE, "Content-Type")?.is_some_and(content_type::is_json) {
             return Err(Outcome::WrongContentType);
         }
@@ -182,10 +207,10 @@ impl Gate {
         let session = session(headers)?;
         // A head that speaks of another version may belong to a request without session, for which this
         // header means nothing; the body tells.
-        if session == SessionHeader::Unreadable && !matches!(version, VersionHeader::Other(_)) {
+        if session == SessionHeader::Unreadable && version.beyond_legacy().is_none() {
             return Err(Outcome::SessionNotFound);
         }
-        Ok(PostHead { session, version, mode })
+        Ok(PostHead { era, mode, session, version })
     }
 
     fn fits(&self, size: u64) -> bool {
@@ -198,7 +223,12 @@ impl Gate {
 #[must_use]
 pub enum HeadAction {
     /// Refuse it, without a look at the body; see [`Gate::may_drain`].
-    Answer(Outcome),
+    Answer {
+        /// The era that the head speaks of, for [`Outcome::respond_in`].
+        era: Era,
+        /// Why.
+        outcome: Outcome,
+    },
     /// Look up this session and end it.
     Delete(SessionId),
     /// Look up the session and serve one of its streams.
@@ -229,12 +259,15 @@ pub enum LastEventId {
 /// The head of a good POST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostHead {
+    /// The era that the head speaks of. The body has the last word; this one holds for an answer that is given
+    /// without a look at it.
+    pub era: Era,
+    /// The configured response mode, narrowed to what the client accepts.
+    pub mode: ResponseMode,
     /// Which session it names.
     pub session: SessionHeader,
     /// Which version it names.
     pub version: VersionHeader,
-    /// The configured response mode, narrowed to what the client accepts.
-    pub mode: ResponseMode,
 }
 
 impl PostHead {
@@ -246,7 +279,7 @@ impl PostHead {
         match (&self.version, &self.session) {
             (VersionHeader::Absent | VersionHeader::Legacy(_), SessionHeader::Named(id)) => Some(*id),
             (VersionHeader::Absent | VersionHeader::Legacy(_), SessionHeader::Missing | SessionHeader::Unreadable)
-            | (VersionHeader::Other(_), _) => None,
+            | (VersionHeader::Modern(_) | VersionHeader::Other(_), _) => None,
         }
     }
 }
@@ -268,15 +301,30 @@ pub enum SessionHeader {
 pub enum BodyAction {
     /// Refuse it.
     Answer {
-        /// Why.
-        outcome: Outcome,
+        /// The era of the request, for [`Outcome::respond_in`].
+        era: Era,
         /// The request's id, if it is a request and its id could be read.
         id: Option<RequestId>,
+        /// Why.
+        outcome: Outcome,
     },
     /// Admit a session for this complete `initialize`.
     Create(Message),
     /// Hand the message to the session that was looked up.
     Deliver(Message),
+    /// Have an app answer this request, which has nothing to do with sessions.
+    Sessionless(ModernRequest),
+}
+
+/// A good request of the modern era, with all that it needs in it.
+#[derive(Clone, Debug)]
+pub struct ModernRequest {
+    /// The request.
+    pub message: Message,
+    /// How it may be answered.
+    pub mode: ResponseMode,
+    /// The version that it names in its head and in its body.
+    pub version: ProtocolVersion,
 }
 
 /// The methods of HTTP that are served.
@@ -297,11 +345,11 @@ impl Served {
     }
 }
 
-fn get(headers: &HeaderMap) -> Result<GetHead, Outcome> {
+fn get(served: Eras, headers: &HeaderMap) -> Result<GetHead, Outcome> {
     if !Accepted::read(headers).events {
         return Err(Outcome::NotAcceptable);
     }
-    let session = served_session(headers)?;
+    let session = served_session(served, headers)?;
     let last_event_id = match single(headers, LAST_EVENT_ID, "Last-Event-ID")? {
         None | Some([]) => None,
         Some(text) => Some(EventId::parse(text).map_or(LastEventId::Unreadable, LastEventId::Position)),
@@ -310,9 +358,9 @@ fn get(headers: &HeaderMap) -> Result<GetHead, Outcome> {
 }
 
 /// The session of a GET or DELETE, which have no body that could tell more.
-fn served_session(headers: &HeaderMap) -> Result<SessionId, Outcome> {
-    if let VersionHeader::Other(requested) = version(headers)? {
-        return Err(Outcome::UnsupportedVersion { requested });
+fn served_session(served: Eras, headers: &HeaderMap) -> Result<SessionId, Outcome> {
+    if let Some(requested) = version(headers)?.beyond_legacy() {
+        return Err(Outcome::UnsupportedVersion { requested: requested.into(), served });
     }
     match session(headers)? {
         SessionHeader::Missing => Err(Outcome::MissingSession),
@@ -340,18 +388,36 @@ fn single<'a>(headers: &'a HeaderMap, name: HeaderName, shown: &'static str) -> 
 enum Admitted {
     Create,
     Deliver,
+    Sessionless { mode: ResponseMode, version: ProtocolVersion },
 }
 
-fn admit(post: &PostHead, live: bool, message: &Message) -> Result<Admitted, Outcome> {
+/// What the head says of the era, where there is a choice.
+fn head_era(served: Eras, headers: &HeaderMap) -> Era {
+    let legacy = |value: &HeaderValue| {
+        matches!(VersionHeader::read(Some(field::trim(value.as_bytes()))), VersionHeader::Legacy(_))
+    };
+    let modern = served.modern && (!served.legacy || !headers.get_all(MCP_PROTOCOL_VERSION).iter().all(legacy));
+    if modern { Era::Modern } else { Era::Legacy }
+}
+
+/// The era of a message, where there is a choice: the body's own mark comes first, and `initialize` is legacy
+/// whatever its header says.
+fn message_era(served: Eras, post: &PostHead, message: &Message) -> Era {
+    let marked = message.as_request().is_some_and(|request| request.modern_version.is_some());
+    let beyond = post.version.beyond_legacy().is_some() && message.method() != Some("initialize");
+    if served.modern && (!served.legacy || marked || beyond) { Era::Modern } else { Era::Legacy }
+}
+
+fn admit(served: Eras, post: &PostHead, live: bool, message: &Message) -> Result<Admitted, Outcome> {
     let initialize = message.method() == Some("initialize");
-    // The era: the body's own mark comes first, and `initialize` is legacy whatever its header says.
+    // What would be modern, where that isn't served.
     if let Some(requested) = message.as_request().and_then(|request| request.modern_version.as_deref()) {
-        return Err(Outcome::UnsupportedVersion { requested: version::printable(requested.as_bytes()) });
+        return Err(Outcome::UnsupportedVersion { requested: version::printable(requested.as_bytes()), served });
     }
-    if let VersionHeader::Other(requested) = &post.version
+    if let Some(requested) = post.version.beyond_legacy()
         && !initialize
     {
-        return Err(Outcome::UnsupportedVersion { requested: requested.clone() });
+        return Err(Outcome::UnsupportedVersion { requested: requested.into(), served });
     }
     if initialize {
         let complete = match message.kind() {

@@ -43,21 +43,28 @@ fn head(method: &str, fields: &[(&str, Option<&str>)]) -> Parts {
 }
 
 fn refused(head: &Parts) -> Option<Outcome> {
-    match gate().head(head) {
-        HeadAction::Answer(outcome) => Some(outcome),
+    match gate().head(Eras::LEGACY, head) {
+        HeadAction::Answer { outcome, .. } => Some(outcome),
         HeadAction::Delete(_) | HeadAction::Get(_) | HeadAction::Post(_) => None,
     }
 }
 
 fn post(fields: &[(&str, Option<&str>)]) -> PostHead {
-    match gate().head(&head("POST", fields)) {
+    match gate().head(Eras::LEGACY, &head("POST", fields)) {
         HeadAction::Post(post) => post,
-        other @ (HeadAction::Answer(_) | HeadAction::Delete(_) | HeadAction::Get(_)) => panic!("{fields:?}: {other:?}"),
+        other @ (HeadAction::Answer { .. } | HeadAction::Delete(_) | HeadAction::Get(_)) => {
+            panic!("{fields:?}: {other:?}")
+        }
     }
 }
 
+/// A body whose head says nothing more than is known of it.
+fn body_of(post: &PostHead, live: bool, body: Bytes) -> BodyAction {
+    gate().body(Eras::LEGACY, &HeaderMap::new(), post, live, body)
+}
+
 fn unsupported(requested: &str) -> Outcome {
-    Outcome::UnsupportedVersion { requested: requested.into() }
+    Outcome::UnsupportedVersion { requested: requested.into(), served: Eras::LEGACY }
 }
 
 #[test]
@@ -66,7 +73,7 @@ fn three_methods_are_served() {
         assert_eq!(refused(&head(method, &[("mcp-session-id", Some(ID))])), None, "{method}");
     }
     for method in ["HEAD", "OPTIONS", "PUT", "PATCH", "TRACE", "CONNECT", "QUERY", "post"] {
-        assert_eq!(refused(&head(method, &[])), Some(Outcome::MethodNotAllowed), "{method}");
+        assert_eq!(refused(&head(method, &[])), Some(Outcome::MethodNotAllowed { era: Era::Legacy }), "{method}");
     }
 }
 
@@ -86,7 +93,11 @@ fn the_order_of_the_checks_is_fixed() {
     for (at, (name, value, outcome)) in faults.iter().enumerate() {
         let first = (*name, Some(*value));
         assert_eq!(refused(&head("POST", &[version, first])).as_ref(), Some(outcome), "{name}");
-        assert_eq!(refused(&head("PUT", &[version, first])), Some(Outcome::MethodNotAllowed), "{name}");
+        assert_eq!(
+            refused(&head("PUT", &[version, first])),
+            Some(Outcome::MethodNotAllowed { era: Era::Legacy }),
+            "{name}"
+        );
         for (later, value, _) in &faults[at + 1..] {
             let both = head("POST", &[version, first, (*later, Some(*value))]);
             assert_eq!(refused(&both).as_ref(), Some(outcome), "{name} and {later}");
@@ -157,11 +168,11 @@ fn the_declared_size_is_within_the_limit() {
     let post = post(&[]);
     let large = Bytes::from(format!("{CALL:1001}"));
     assert!(matches!(
-        gate().body(&post, false, large),
-        BodyAction::Answer { outcome: Outcome::BodyTooLarge, id: None }
+        body_of(&post, false, large),
+        BodyAction::Answer { outcome: Outcome::BodyTooLarge, id: None, .. }
     ));
     let fits = Bytes::from(format!("{INITIALIZE:1000}"));
-    assert!(matches!(gate().body(&post, false, fits), BodyAction::Create(_)));
+    assert!(matches!(body_of(&post, false, fits), BodyAction::Create(_)));
 }
 
 /// R138, R140, R141, R142.
@@ -180,10 +191,10 @@ fn accept_decides_the_mode() {
         (Auto, Some("text/html"), None),
     ] {
         let gate = Gate::new(&GateConfig { response_mode: configured, ..GateConfig::default() }).expect("good");
-        let mode = match gate.head(&head("POST", &[("accept", accept)])) {
+        let mode = match gate.head(Eras::LEGACY, &head("POST", &[("accept", accept)])) {
             HeadAction::Post(post) => Some(post.mode),
-            HeadAction::Answer(Outcome::NotAcceptable) => None,
-            other @ (HeadAction::Answer(_) | HeadAction::Delete(_) | HeadAction::Get(_)) => panic!("{other:?}"),
+            HeadAction::Answer { outcome: Outcome::NotAcceptable, .. } => None,
+            other @ (HeadAction::Answer { .. } | HeadAction::Delete(_) | HeadAction::Get(_)) => panic!("{other:?}"),
         };
         assert_eq!(mode, expected, "{configured:?} {accept:?}");
     }
@@ -225,8 +236,11 @@ fn the_session_header_is_missing_named_or_unreadable() {
         assert_eq!(post(&[session]).session, SessionHeader::Missing);
     }
     let session = ("mcp-session-id", Some(ID));
-    assert_eq!(gate().head(&head("DELETE", &[session])), HeadAction::Delete(id()));
-    assert_eq!(gate().head(&head("GET", &[session])), HeadAction::Get(GetHead { session: id(), last_event_id: None }));
+    assert_eq!(gate().head(Eras::LEGACY, &head("DELETE", &[session])), HeadAction::Delete(id()));
+    assert_eq!(
+        gate().head(Eras::LEGACY, &head("GET", &[session])),
+        HeadAction::Get(GetHead { session: id(), last_event_id: None })
+    );
     assert_eq!(post(&[session]).look_up(), Some(id()));
 }
 
@@ -242,7 +256,7 @@ fn a_resume_names_a_position_or_something_unreadable() {
         (Some("\u{e9}"), Some(LastEventId::Unreadable)),
     ] {
         let head = head("GET", &[("mcp-session-id", Some(ID)), ("last-event-id", value)]);
-        let HeadAction::Get(get) = gate().head(&head) else { panic!("{value:?}") };
+        let HeadAction::Get(get) = gate().head(Eras::LEGACY, &head) else { panic!("{value:?}") };
         assert_eq!(get.last_event_id, expected, "{value:?}");
     }
 }
@@ -282,8 +296,9 @@ fn a_post_of_another_version_has_no_session_to_look_up() {
 
 /// What the body step says: `create`, `deliver`, or an outcome with the id that goes into the answer.
 fn admitted(fields: &[(&str, Option<&str>)], live: bool, body: &str) -> Result<&'static str, (Outcome, bool)> {
-    match gate().body(&post(fields), live, Bytes::copy_from_slice(body.as_bytes())) {
-        BodyAction::Answer { outcome, id } => {
+    match body_of(&post(fields), live, Bytes::copy_from_slice(body.as_bytes())) {
+        BodyAction::Answer { era, id, outcome } => {
+            assert_eq!(era, Era::Legacy);
             assert!(id.is_none() || id == Some(RequestId::Number(7)), "{body}: {id:?}");
             Err((outcome, id.is_some()))
         }
@@ -295,6 +310,7 @@ fn admitted(fields: &[(&str, Option<&str>)], live: bool, body: &str) -> Result<&
             assert_eq!(message.raw(), body);
             Ok("deliver")
         }
+        BodyAction::Sessionless(_) => Ok("sessionless"),
     }
 }
 
@@ -375,8 +391,8 @@ fn what_is_not_one_message_is_refused_live_or_not() {
             assert_eq!(found(body), (400, Some(code), id), "{body}");
         }
     }
-    let invalid = gate().body(&post(&[]), false, Bytes::from_static(b"{\"a\":\"\xff\"}"));
-    assert!(matches!(invalid, BodyAction::Answer { outcome: Outcome::NotJson, id: None }));
+    let invalid = body_of(&post(&[]), false, Bytes::from_static(b"{\"a\":\"\xff\"}"));
+    assert!(matches!(invalid, BodyAction::Answer { outcome: Outcome::NotJson, id: None, .. }));
 }
 
 #[test]
@@ -523,14 +539,15 @@ fn no_bytes_make_the_gate_panic() {
             }
         }
         let _ = gate.may_drain(&head);
-        if let HeadAction::Post(post) = gate.head(&head) {
+        if let HeadAction::Post(post) = gate.head(Eras::LEGACY, &head) {
             posts += 1;
             let body = Bytes::from(random.mutate(&bodies, &alphabet));
             for live in [false, true] {
-                match gate.body(&post, live, body.clone()) {
-                    BodyAction::Answer { outcome, id } => drop(outcome.respond(id.as_ref())),
+                match gate.body(Eras::LEGACY, &head.headers, &post, live, body.clone()) {
+                    BodyAction::Answer { outcome, id, .. } => drop(outcome.respond(id.as_ref())),
                     BodyAction::Create(message) => assert!(!live && message.as_request().is_some()),
                     BodyAction::Deliver(message) => assert!(live && message.method() != Some("initialize")),
+                    BodyAction::Sessionless(_) => panic!("not served"),
                 }
             }
         }

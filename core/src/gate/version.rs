@@ -13,8 +13,10 @@ pub enum VersionHeader {
     Absent,
     /// A version with sessions. It need not be the negotiated one, which goes on to decide the behaviour.
     Legacy(ProtocolVersion),
-    /// Anything else: a modern version, which is not served yet, an unknown one, or an empty value. At most 64
-    /// printable ASCII characters; others became `?`.
+    /// A version without sessions.
+    Modern(ProtocolVersion),
+    /// Anything else: an unknown version or an empty value. At most 64 printable ASCII characters; others became
+    /// `?`.
     Other(Box<str>),
 }
 
@@ -22,8 +24,18 @@ impl VersionHeader {
     pub(super) fn read(value: Option<&[u8]>) -> Self {
         let Some(value) = value else { return Self::Absent };
         match ProtocolVersion::parse(value) {
-            Some(version) if !version.is_modern() => Self::Legacy(version),
-            _ => Self::Other(printable(value)),
+            Some(version) if version.is_modern() => Self::Modern(version),
+            Some(version) => Self::Legacy(version),
+            None => Self::Other(printable(value)),
+        }
+    }
+
+    /// The version's text, if it is none with sessions.
+    pub(super) fn beyond_legacy(&self) -> Option<&str> {
+        match self {
+            Self::Absent | Self::Legacy(_) => None,
+            Self::Modern(version) => Some(version.as_str()),
+            Self::Other(text) => Some(text),
         }
     }
 }
@@ -45,14 +57,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_versions_with_sessions_are_legacy() {
+    fn every_version_has_its_era() {
         assert_eq!(VersionHeader::read(None), VersionHeader::Absent);
         // A server from before Streamable HTTP may have negotiated its own version.
         for version in ProtocolVersion::LEGACY.into_iter().chain([ProtocolVersion::V2024_11_05]) {
             assert_eq!(VersionHeader::read(Some(version.as_str().as_bytes())), VersionHeader::Legacy(version));
         }
+        for version in ProtocolVersion::MODERN {
+            assert_eq!(VersionHeader::read(Some(version.as_str().as_bytes())), VersionHeader::Modern(version));
+        }
         // R132.
-        for other in ["", "x", "1999-01-01", "2025-11-25, 2025-11-25", "2026-07-28", "2025-11-25\u{e9}"] {
+        for other in ["", "x", "1999-01-01", "2025-11-25, 2025-11-25", "2026-07-28x", "2025-11-25\u{e9}"] {
             assert!(matches!(VersionHeader::read(Some(other.as_bytes())), VersionHeader::Other(_)), "{other}");
         }
     }
