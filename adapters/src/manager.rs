@@ -15,7 +15,7 @@ use std::time::Duration;
 
 pub use cell::SessionInfo;
 use hub::Hub;
-use sessile_core::{Config, ConfigError, Gate, Timestamp};
+use sessile_core::{Config, ConfigError, Eras, Gate, Timestamp};
 
 use crate::app::{App, Backend, Calls, Handler, Tasks};
 use crate::clock::RuntimeClock;
@@ -35,7 +35,17 @@ pub(crate) struct Shared<R: Runtime, B: Backend> {
     /// The requests that belong to no session.
     pub(crate) requests: Arc<Hub<State<B>>>,
     pub(crate) runtime: R,
+    /// The eras that are served where the app speaks them.
+    pub(crate) eras: Eras,
     phase: AtomicU8,
+}
+
+impl<R: Runtime, B: Backend> Shared<R, B> {
+    /// What is served, given what is known of the app.
+    pub(crate) fn served(&self, known: Option<Eras>) -> Eras {
+        let app = known.unwrap_or(Eras::BOTH);
+        Eras { legacy: self.eras.legacy && app.legacy, modern: self.eras.modern && app.modern }
+    }
 }
 
 type State<B> = <B as crate::app::sealed::Sealed>::State;
@@ -64,23 +74,24 @@ pub enum LifecycleError {
 pub struct Builder<R, B = ()> {
     backend: B,
     config: Config,
+    eras: Eras,
     runtime: R,
 }
 
 impl<R: Runtime> Builder<R> {
     /// Begins to build a manager on this runtime.
     pub fn new(runtime: R) -> Self {
-        Self { backend: (), config: Config::default(), runtime }
+        Self { backend: (), config: Config::default(), eras: Eras::BOTH, runtime }
     }
 
     /// Serves a server that answers message by message.
     pub fn handler<H: Handler>(self, handler: H) -> Builder<R, Calls<H>> {
-        Builder { backend: Calls::new(handler), config: self.config, runtime: self.runtime }
+        Builder { backend: Calls::new(handler), config: self.config, eras: self.eras, runtime: self.runtime }
     }
 
     /// Serves a server that runs for the whole session.
     pub fn app<A: App>(self, app: A) -> Builder<R, Tasks<A>> {
-        Builder { backend: Tasks::new(app), config: self.config, runtime: self.runtime }
+        Builder { backend: Tasks::new(app), config: self.config, eras: self.eras, runtime: self.runtime }
     }
 }
 
@@ -92,6 +103,15 @@ impl<R: Runtime, B> Builder<R, B> {
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
+        self
+    }
+}
+
+impl<R: Runtime, B> Builder<R, B> {
+    /// The eras to serve, as far as the app speaks them. Default: both.
+    #[must_use]
+    pub const fn eras(mut self, eras: Eras) -> Self {
+        self.eras = eras;
         self
     }
 }
@@ -112,7 +132,7 @@ impl<R: Runtime, B: Backend> Builder<R, B> {
         };
         let (hub, requests) = (hub(false)?, hub(true)?);
         let phase = AtomicU8::new(BUILT);
-        let shared = Shared { backend: self.backend, hub, requests, runtime: self.runtime, phase };
+        let shared = Shared { backend: self.backend, eras: self.eras, hub, requests, runtime: self.runtime, phase };
         Ok(Manager { shared: Arc::new(shared) })
     }
 }

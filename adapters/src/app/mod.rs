@@ -15,7 +15,7 @@ use std::future::Future;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll};
 
 pub(crate) use context::{Answering, ReplyKind, error_message};
@@ -24,8 +24,8 @@ pub use demo::Demo;
 pub use function::{Function, handler_fn};
 pub(crate) use link::Half;
 pub use link::{AppLink, Inbound, Receiver, SendError, Sender};
-use sessile_core::Message;
 use sessile_core::session::Delivery;
+use sessile_core::{Eras, Message};
 
 pub use crate::manager::SessionInfo;
 
@@ -37,7 +37,13 @@ pub trait Handler: Send + Sync + 'static {
     /// What it keeps for each session.
     type State: Send + Sync + 'static;
 
-    /// Makes the state of a new session.
+    /// The eras that it speaks. In the modern era each request is served as by a new instance: with a state of its own, and without a
+    /// way to ask its client. Default: the legacy era alone.
+    fn eras(&self) -> Eras {
+        Eras::LEGACY
+    }
+
+    /// Makes the state of a new session, or of a request without one.
     fn open(&self, session: &SessionInfo) -> Self::State;
 
     /// Answers one request, `initialize` included, or takes one notification, to which the reply is [`Reply::none`].
@@ -46,6 +52,14 @@ pub trait Handler: Send + Sync + 'static {
 
 /// A server that runs for the whole session: a child process, a server of another crate.
 pub trait App: Send + Sync + 'static {
+    /// The eras that it speaks; asked when a request of the modern era comes, and kept. Default: the legacy era alone.
+    ///
+    /// In the modern era there are no sessions: this is run for each request, of [`Kind::Modern`](sessile_core::session::Kind::Modern). The
+    /// link gives that one message and ends when the client has gone.
+    fn eras(&self) -> impl Future<Output = Eras> + Send {
+        std::future::ready(Eras::LEGACY)
+    }
+
     /// Runs one session. It ends when this returns: with `Ok` as finished, with `Err` as crashed. When the session ends for
     /// another reason the link gives no more messages, and this should clean up and return.
     ///
@@ -78,6 +92,8 @@ pub enum AppError {
 
 /// The future of one call.
 pub(crate) type CallFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
+/// The future of the eras of an app.
+pub(crate) type ErasFuture<'a> = Pin<Box<dyn Future<Output = Eras> + Send + 'a>>;
 /// The future of one session's app.
 pub(crate) type RunFuture = Pin<Box<dyn Future<Output = Result<(), AppError>> + Send>>;
 
@@ -88,13 +104,16 @@ pub trait Backend: sealed::Sealed + Send + Sync + 'static {
 }
 
 pub(crate) mod sealed {
-    use super::{CallFuture, Context, Delivery, Message, RunFuture, SessionInfo};
+    use super::{CallFuture, Context, Delivery, Eras, ErasFuture, Message, RunFuture, SessionInfo};
 
     /// The workings of a [`super::Backend`].
     #[expect(unnameable_types, reason = "sealed")]
     pub trait Sealed {
         type State: Send + Sync + 'static;
         const DELIVERY: Delivery;
+        /// The eras, if they are known yet.
+        fn known_eras(&self) -> Option<Eras>;
+        fn eras(&self) -> ErasFuture<'_>;
         fn open(&self, session: &SessionInfo) -> Self::State;
         fn run(&self, link: super::Half<Self::State>) -> Option<RunFuture>;
         fn call(&self, context: Context<Self::State>, message: Message) -> Option<CallFuture>;
@@ -107,7 +126,10 @@ pub struct Calls<H>(Arc<H>);
 
 /// An [`App`] behind a manager.
 #[derive(Debug)]
-pub struct Tasks<A>(Arc<A>);
+pub struct Tasks<A> {
+    app: Arc<A>,
+    eras: OnceLock<Eras>,
+}
 
 impl<H> Calls<H> {
     pub(crate) fn new(handler: H) -> Self {
@@ -117,7 +139,7 @@ impl<H> Calls<H> {
 
 impl<A> Tasks<A> {
     pub(crate) fn new(app: A) -> Self {
-        Self(Arc::new(app))
+        Self { app: Arc::new(app), eras: OnceLock::new() }
     }
 }
 
@@ -128,6 +150,14 @@ impl<H: Handler> Backend for Calls<H> {
 impl<H: Handler> sealed::Sealed for Calls<H> {
     type State = H::State;
     const DELIVERY: Delivery = Delivery::Call;
+
+    fn known_eras(&self) -> Option<Eras> {
+        Some(self.0.eras())
+    }
+
+    fn eras(&self) -> ErasFuture<'_> {
+        Box::pin(std::future::ready(self.0.eras()))
+    }
 
     fn open(&self, session: &SessionInfo) -> H::State {
         self.0.open(session)
@@ -151,10 +181,21 @@ impl<A: App> sealed::Sealed for Tasks<A> {
     type State = ();
     const DELIVERY: Delivery = Delivery::Inbox;
 
+    fn known_eras(&self) -> Option<Eras> {
+        self.eras.get().copied()
+    }
+
+    fn eras(&self) -> ErasFuture<'_> {
+        Box::pin(async {
+            let eras = self.app.eras().await;
+            *self.eras.get_or_init(|| eras)
+        })
+    }
+
     fn open(&self, _: &SessionInfo) {}
 
     fn run(&self, half: Half<()>) -> Option<RunFuture> {
-        let app = Arc::clone(&self.0);
+        let app = Arc::clone(&self.app);
         Some(Box::pin(async move { app.run(AppLink::new(half)).await }))
     }
 

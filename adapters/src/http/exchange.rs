@@ -9,10 +9,10 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderName, HeaderValue, Response};
-use sessile_core::session::{ConnectionKey, Disconnect, Head, ReaderOutput, RequestKey};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use sessile_core::session::{ConnectionKey, Disconnect, Head, Kind, ReaderOutput, RequestKey};
 use sessile_core::table::CloseReason;
-use sessile_core::{MCP_SESSION_ID, RequestId, Timestamp, sse};
+use sessile_core::{Era, MCP_SESSION_ID, RequestId, Timestamp, sse};
 use tracing::warn;
 
 use super::body::{Body, Events};
@@ -244,12 +244,13 @@ impl<R: Runtime, S: Send + Sync + 'static> Answer<R, S> {
             Head::Json(bytes) => {
                 connection.finished = true;
                 connection.hub().settle(&cell, inner);
-                json(bytes)
+                let status = if cell.info.kind() == Kind::Modern { modern_status(&bytes) } else { StatusCode::OK };
+                json(status, bytes)
             }
             Head::Refuse(outcome) => {
                 connection.finished = true;
                 connection.hub().settle(&cell, inner);
-                return outcome.respond(Some(&self.id)).map(Body::whole);
+                return outcome.respond_in(era_of(cell.info.kind()), Some(&self.id)).map(Body::whole);
             }
             Head::Stream | Head::Hold { .. } => {
                 let mut first = BytesMut::new();
@@ -426,8 +427,9 @@ impl<R: Runtime> Alarm<R> {
     }
 }
 
-fn json(bytes: Bytes) -> Response<Body> {
+fn json(status: StatusCode, bytes: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::whole(bytes));
+    *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
@@ -443,3 +445,29 @@ fn event_stream(body: Body) -> Response<Body> {
 }
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// In the modern era the status is the app's answer.
+fn modern_status(answer: &[u8]) -> StatusCode {
+    #[derive(serde::Deserialize)]
+    struct Answer {
+        error: Option<Failure>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Failure {
+        code: i64,
+    }
+    let code = serde_json::from_slice::<Answer>(answer).ok().and_then(|answer| Some(answer.error?.code));
+    match code {
+        Some(-32601) => StatusCode::NOT_FOUND,
+        Some(-32022..=-32020) => StatusCode::BAD_REQUEST,
+        Some(_) | None => StatusCode::OK,
+    }
+}
+
+/// The era of what is served.
+pub(super) const fn era_of(kind: Kind) -> Era {
+    match kind {
+        Kind::Modern => Era::Modern,
+        Kind::Session | Kind::Stateless => Era::Legacy,
+    }
+}

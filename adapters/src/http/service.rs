@@ -9,17 +9,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
+use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONNECTION, COOKIE, PROXY_AUTHORIZATION};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, Version};
+use sessile_core::config::ResponseMode;
 use sessile_core::session::{Delivery, Inbound, Kind, MessageAction, RequestKey};
 use sessile_core::table::CloseReason;
 use sessile_core::{
-    BodyAction, Eras, GetHead, HeadAction, LAST_EVENT_ID, LastEventId, MCP_SESSION_ID, Message, Outcome, PostHead,
+    BodyAction, Era, GetHead, HeadAction, LAST_EVENT_ID, LastEventId, MCP_SESSION_ID, Message, ModernRequest, Outcome,
+    PostHead,
 };
 
 use super::body::Body;
-use super::exchange::{Answer, Call, Connection, stream, take_in};
+use super::exchange::{Answer, Call, Connection, era_of, stream, take_in};
 use super::read::{ReadError, discard, read_body};
 use crate::app::sealed::Sealed;
 use crate::app::{Answering, Backend, Context, Half, poll_guarded};
@@ -75,9 +78,6 @@ impl<R: Runtime, B: Backend> McpService<R, B> {
 /// Headers whose values open doors: credentials, and what names a session or an event.
 const SECRET: [HeaderName; 5] = [AUTHORIZATION, COOKIE, LAST_EVENT_ID, MCP_SESSION_ID, PROXY_AUTHORIZATION];
 
-/// The eras that are served.
-const SERVED: Eras = Eras::LEGACY;
-
 async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
     shared: Arc<Shared<R, B>>,
     mut parts: Parts,
@@ -89,8 +89,8 @@ async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
     }
     let hub = &shared.hub;
     let principal = parts.extensions.get::<Principal>().cloned().unwrap_or_default();
-    match hub.gate.head(SERVED, &parts) {
-        HeadAction::Answer { outcome, .. } => refuse_unread(&shared, &parts, body, &outcome).await,
+    match hub.gate.head(shared.served(shared.backend.known_eras()), &parts) {
+        HeadAction::Answer { era, outcome } => refuse_unread(&shared, &parts, body, era, &outcome).await,
         HeadAction::Delete(id) => match hub.route(id, &principal) {
             Err(rejection) => rejection.outcome().respond(None).map(Body::whole),
             Ok((ticket, _)) => {
@@ -107,28 +107,58 @@ async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
                 None => None,
                 Some(id) => match hub.route(id, &principal) {
                     Ok((ticket, _)) => Some(ticket),
-                    Err(rejection) => return refuse_unread(&shared, &parts, body, &rejection.outcome()).await,
+                    Err(rejection) => {
+                        return refuse_unread(&shared, &parts, body, Era::Legacy, &rejection.outcome()).await;
+                    }
                 },
             };
             let bytes = match read_body(&shared.runtime, body, hub.gate.max_body(), hub.gate.body_timeout()).await {
                 Ok(bytes) => bytes,
-                Err(ReadError::Refused(outcome)) => return with_close(&parts, outcome.respond(None).map(Body::whole)),
+                Err(ReadError::Refused(outcome)) => {
+                    return with_close(&parts, outcome.respond_in(post.era, None).map(Body::whole));
+                }
                 // Nobody is there to read it.
                 Err(ReadError::Gone) => return Outcome::NotJson.respond(None).map(Body::whole),
             };
-            match hub.gate.body(SERVED, &parts.headers, &post, ticket.is_some(), bytes) {
-                BodyAction::Answer { outcome, id, .. } => outcome.respond(id.as_ref()).map(Body::whole),
-                BodyAction::Create(message) => create(&shared, &post, parts, &principal, message).await,
+            match look_at(&shared, &parts, &post, ticket.is_some(), bytes).await {
+                BodyAction::Answer { era, outcome, id } => outcome.respond_in(era, id.as_ref()).map(Body::whole),
+                BodyAction::Create(message) => {
+                    let open = Open { hub, kind: Kind::Session, mode: post.mode };
+                    open.serve(&shared, parts, &principal, message).await
+                }
                 BodyAction::Deliver(message) => match ticket {
-                    Some(ticket) => deliver(&shared, &post, ticket, Arc::new(parts), message).await,
+                    Some(ticket) => deliver(&shared, post.mode, ticket, Arc::new(parts), message).await,
                     None => Outcome::SessionNotFound.respond(None).map(Body::whole),
                 },
-                BodyAction::Sessionless(request) => {
-                    let (outcome, id) = hub.gate.refuse_modern(&request);
-                    outcome.respond(id.as_ref()).map(Body::whole)
+                BodyAction::Sessionless(ModernRequest { message, mode, .. }) => {
+                    let open = Open { hub: &shared.requests, kind: Kind::Modern, mode };
+                    open.serve(&shared, parts, &principal, message).await
                 }
             }
         }
+    }
+}
+
+/// The gate's look at a body. Whether an app speaks the modern era may have to be found out first, and only a request of that era waits
+/// for it.
+async fn look_at<R: Runtime, B: Backend>(
+    shared: &Shared<R, B>,
+    parts: &Parts,
+    post: &PostHead,
+    live: bool,
+    body: Bytes,
+) -> BodyAction {
+    let look = |served, body| shared.hub.gate.body(served, &parts.headers, post, live, body);
+    let known = shared.backend.known_eras();
+    if known.is_some() || !shared.eras.modern {
+        return look(shared.served(known), body);
+    }
+    match look(shared.served(None), body.clone()) {
+        BodyAction::Answer { era: Era::Modern, .. } | BodyAction::Sessionless(_) => {
+            let eras = shared.backend.eras().await;
+            look(shared.served(Some(eras)), body)
+        }
+        action @ (BodyAction::Answer { .. } | BodyAction::Create(_) | BodyAction::Deliver(_)) => action,
     }
 }
 
@@ -138,10 +168,11 @@ async fn refuse_unread<R: Runtime, B: Backend, Q: http_body::Body>(
     shared: &Shared<R, B>,
     parts: &Parts,
     body: Q,
+    era: Era,
     outcome: &Outcome,
 ) -> Response<Body> {
     let gate = &shared.hub.gate;
-    let response = outcome.respond(None).map(Body::whole);
+    let response = outcome.respond_in(era, None).map(Body::whole);
     if body.is_end_stream() || gate.may_drain(parts) && discard(&shared.runtime, body, gate.max_body()).await {
         response
     } else {
@@ -177,31 +208,42 @@ fn open_stream<R: Runtime, B: Backend>(
     }
 }
 
-/// A valid `initialize`: the session exists before its app hears of it.
-async fn create<R: Runtime, B: Backend>(
-    shared: &Arc<Shared<R, B>>,
-    post: &PostHead,
-    parts: Parts,
-    principal: &Principal,
-    message: Message,
-) -> Response<Body> {
-    let id = message.as_request().map(|request| request.id.clone());
-    let ticket =
-        match shared.hub.create(principal, Kind::Session, <B as Sealed>::DELIVERY, |info| shared.backend.open(info)) {
+/// What a message opens: a session, or what stands for one while it is served.
+struct Open<'a, S> {
+    hub: &'a Arc<Hub<S>>,
+    kind: Kind,
+    mode: ResponseMode,
+}
+
+impl<S: Send + Sync + 'static> Open<'_, S> {
+    /// The session exists before its app hears of it.
+    async fn serve<R: Runtime, B: Backend + Sealed<State = S>>(
+        self,
+        shared: &Arc<Shared<R, B>>,
+        parts: Parts,
+        principal: &Principal,
+        message: Message,
+    ) -> Response<Body> {
+        let delivery = <B as Sealed>::DELIVERY;
+        let ticket = match self.hub.create(principal, self.kind, delivery, |info| shared.backend.open(info)) {
             Ok(ticket) => ticket,
-            Err(outcome) => return outcome.respond(id.as_ref()).map(Body::whole),
+            Err(outcome) => {
+                let id = message.as_request().map(|request| &request.id);
+                return outcome.respond_in(era_of(self.kind), id).map(Body::whole);
+            }
         };
-    if <B as Sealed>::DELIVERY == Delivery::Inbox {
-        run_app(shared, &ticket);
+        if delivery == Delivery::Inbox {
+            run_app(shared, &ticket);
+        }
+        deliver(shared, self.mode, ticket, Arc::new(parts), message).await
     }
-    deliver(shared, post, ticket, Arc::new(parts), message).await
 }
 
 /// Starts the app of a session. However it ends, the session ends with it.
 fn run_app<R: Runtime, B: Backend>(shared: &Arc<Shared<R, B>>, ticket: &Ticket<State<B>>) {
     let half = Half { cell: Arc::clone(&ticket.cell), hub: Arc::clone(&ticket.hub) };
     let Some(mut run) = shared.backend.run(half.clone()) else { return };
-    shared.hub.task_started();
+    ticket.hub.task_started();
     let mut ending = Ending(Some(half));
     shared.runtime.spawn(async move {
         let result = std::future::poll_fn(|cx| poll_guarded(run.as_mut(), cx)).await;
@@ -231,13 +273,14 @@ impl<S> Drop for Ending<S> {
 /// Hands a message to its session and answers the exchange.
 async fn deliver<R: Runtime, B: Backend>(
     shared: &Arc<Shared<R, B>>,
-    post: &PostHead,
+    mode: ResponseMode,
     ticket: Ticket<State<B>>,
     parts: Arc<Parts>,
     message: Message,
 ) -> Response<Body> {
-    let hub: &Arc<Hub<State<B>>> = &shared.hub;
+    let hub = &Arc::clone(&ticket.hub);
     let cell = Arc::clone(&ticket.cell);
+    let era = era_of(cell.info.kind);
     let asked = message.as_request().map(|request| {
         let answering = (request.id.clone(), request.progress_token.clone());
         (answering, request.initialize.is_some())
@@ -245,7 +288,7 @@ async fn deliver<R: Runtime, B: Backend>(
     let action = {
         let now = hub.now();
         let mut inner = cell.lock();
-        let action = inner.session.handle_message(now, &hub.config.session, message, parts, post.mode);
+        let action = inner.session.handle_message(now, &hub.config.session, message, parts, mode);
         hub.settle(&cell, inner);
         action
     };
@@ -256,7 +299,7 @@ async fn deliver<R: Runtime, B: Backend>(
         Some(Call::new(future, Arc::clone(hub), Arc::clone(&cell), request))
     };
     match (action, asked) {
-        (MessageAction::Refuse { id, outcome }, _) => outcome.respond(id.as_ref()).map(Body::whole),
+        (MessageAction::Refuse { id, outcome }, _) => outcome.respond_in(era, id.as_ref()).map(Body::whole),
         (MessageAction::Open { call: inbound, connection, request }, Some(((id, token), initialize))) => {
             let connection = Connection::new(ticket, connection);
             let answering = Answering { id: id.clone(), key: request, token };
