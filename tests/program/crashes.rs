@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{HOSTILE, Program, Setup, kill, scratch, soon, until};
+use crate::harness::{Program, Setup, kill, soon, until};
 use crate::http::Item;
 use crate::session::{ANY, JSON, SSE, Session, open};
 
@@ -13,24 +13,6 @@ fn endless() -> Value {
 fn assert_error(error: &Value, id: u64) {
     assert_eq!(error["error"]["code"], -32603, "{error}");
     assert_eq!(error["id"], id);
-}
-
-#[test]
-fn each_session_has_a_child_of_its_own() {
-    // R060, R073.
-    let program = Program::hostile(&[], &[]);
-    let sessions = [(); 3].map(|()| Session::open(&program));
-    for (number, session) in sessions.iter().enumerate() {
-        session.call("set", &json!({ "name": "x", "value": number }));
-    }
-    for (number, session) in sessions.iter().enumerate() {
-        assert_eq!(session.call("get", &json!({ "name": "x" })), number.to_string());
-    }
-    let mut pids = sessions.each_ref().map(|session| session.process().0).to_vec();
-    let mut tree = program.tree();
-    pids.sort_unstable();
-    tree.sort_unstable();
-    assert_eq!(pids, tree);
 }
 
 #[test]
@@ -161,31 +143,4 @@ fn a_child_that_closes_its_output_is_ended() {
     assert_error(&answer.json(), 1);
     program.wait_until_childless();
     session.assert_gone();
-}
-
-#[test]
-fn a_child_that_never_reads_holds_up_its_own_session_only() {
-    let once = scratch("deaf");
-    let script = "if mkdir \"$0\" 2>&-; then exec \"$1\" --deaf=2; else exec \"$1\"; fi";
-    let options = ["--stop-grace", "1s", "--kill-grace", "1s"];
-    let program = Setup::new(&options).command(&["/bin/sh", "-c", script, &once, HOSTILE]).start();
-    let deaf = Session::open(&program);
-    let other = Session::open(&program);
-    std::fs::remove_dir(&once).expect("the first child made it");
-    // More than any pipe holds, less than an inbox does.
-    let much = json!({ "text": "x".repeat(1 << 20) });
-    let waiting: Vec<_> = (0..8).map(|_| deaf.send("echo", &much, JSON)).collect();
-    for _ in 0..20 {
-        soon("another session", || other.echo("not deaf"));
-    }
-    let mut statuses: Vec<u16> = Vec::new();
-    assert_eq!(soon("DELETE", || deaf.delete()), 204);
-    assert_eq!(program.tree().len(), 2, "the answer to DELETE does not wait for the child");
-    for connection in waiting {
-        statuses.push(soon("the error", || connection.answer()).status);
-    }
-    assert_eq!(statuses, [500; 8]);
-    deaf.assert_gone();
-    until("one child is left", || (program.tree().len() == 1).then_some(()));
-    other.echo("goes on");
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit, test_kill_process};
 
 /// No condition of these tests takes that long, unless it never comes.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
@@ -148,6 +148,12 @@ impl Program {
 
     pub(crate) fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("it is there").count()
+    }
+
+    /// Lets it open so many, from now on.
+    pub(crate) fn limit_descriptors(&self, count: usize) {
+        let limit = Rlimit { current: Some(count as u64), maximum: Some(1024) };
+        prlimit(Some(Pid::from_child(&self.child)), Resource::Nofile, limit).expect("a lower limit");
     }
 
     /// Memory in use, in MiB.

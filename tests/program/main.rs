@@ -10,6 +10,7 @@
 
 mod admission;
 mod answers;
+mod children;
 mod clients;
 mod crashes;
 mod demo;

@@ -134,7 +134,7 @@ fn large_replies_come_whole() {
         assert!(text(&response) == "x".repeat(mib << 20), "{:.100}", response.to_string());
         session.echo("after it");
     }
-    until("the memory is given back", || (program.memory() < 128).then_some(()));
+    until("the memory is given back", || (program.memory() < 64).then_some(()));
 }
 
 #[test]

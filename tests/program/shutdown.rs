@@ -72,6 +72,24 @@ fn what_does_not_finish_in_time_ends_with_an_error() {
 }
 
 #[test]
+fn a_start_is_finished_too_if_it_can_be() {
+    // R053: the client has its answer, whatever it is; the session is not known afterwards.
+    for (drain, status) in [("30s", 200), ("200ms", 500)] {
+        let mut program = Program::hostile(&["--drain-timeout", drain], &["--slow-start=1500"]);
+        let mut connection = Connection::open(program.address);
+        connection.send(&Request::post(initialize().to_string()));
+        until("the child", || (program.tree().len() == 1).then_some(()));
+        program.signal(Signal::TERM);
+        let mut answer = connection.answer();
+        assert_eq!(answer.status, status);
+        assert_eq!(answer.response()["id"], 0);
+        let exit = within(SOON, "the end", || program.wait());
+        assert!(exit.success(), "{exit}");
+        until("nothing is left", || program.tree().is_empty().then_some(()));
+    }
+}
+
+#[test]
 fn clients_that_do_not_read_do_not_hold_up_the_end() {
     // R185.
     let mut program = Program::hostile(&["--drain-timeout", "500ms"], &[]);

@@ -1,0 +1,107 @@
+//! Children in good health: whose they are, what they see, and what they cost others.
+
+use std::env;
+
+use serde_json::{Value, json};
+
+use crate::harness::{HOSTILE, Program, Setup, scratch, soon, until};
+use crate::http::{Connection, Request};
+use crate::session::{JSON, Session, initialize};
+
+#[test]
+fn each_session_has_a_child_of_its_own() {
+    // R060, R073.
+    let program = Program::hostile(&[], &[]);
+    let sessions = [(); 3].map(|()| Session::open(&program));
+    for (number, session) in sessions.iter().enumerate() {
+        session.call("set", &json!({ "name": "x", "value": number }));
+    }
+    for (number, session) in sessions.iter().enumerate() {
+        assert_eq!(session.call("get", &json!({ "name": "x" })), number.to_string());
+    }
+    let mut pids = sessions.each_ref().map(|session| session.process().0).to_vec();
+    let mut tree = program.tree();
+    pids.sort_unstable();
+    tree.sort_unstable();
+    assert_eq!(pids, tree);
+}
+
+#[test]
+fn a_child_sees_what_it_was_given() {
+    // R207: whoever runs the tests has set CARGO_PKG_NAME and more of its kind.
+    let directory = env::temp_dir().canonicalize().expect("a directory");
+    let cwd = directory.to_str().expect("UTF-8");
+    let options = ["--env", "GIVEN=1", "--pass-env", "CARGO_PKG_NAME", "--pass-env", "NO_SUCH_NAME", "--cwd", cwd];
+    let program = Program::hostile(&options, &[]);
+    let process: Value = serde_json::from_str(&Session::open(&program).call("process", &json!({}))).expect("JSON");
+    let names: Vec<_> = process["env"].as_array().expect("names").iter().filter_map(Value::as_str).collect();
+    for name in ["GIVEN", "CARGO_PKG_NAME", "PATH"] {
+        assert!(names.contains(&name), "{name} is not in {names:?}");
+    }
+    let cargo: Vec<_> = names.iter().filter(|name| name.starts_with("CARGO")).collect();
+    assert_eq!(cargo, [&"CARGO_PKG_NAME"]);
+    assert_eq!(process["cwd"], cwd);
+}
+
+#[test]
+fn a_child_that_never_reads_holds_up_its_own_session_only() {
+    let once = scratch("deaf");
+    let script = "if mkdir \"$0\" 2>&-; then exec \"$1\" --deaf=2; else exec \"$1\"; fi";
+    let options = ["--stop-grace", "1s", "--kill-grace", "1s"];
+    let program = Setup::new(&options).command(&["/bin/sh", "-c", script, &once, HOSTILE]).start();
+    let deaf = Session::open(&program);
+    let other = Session::open(&program);
+    std::fs::remove_dir(&once).expect("the first child made it");
+    // More than any pipe holds, less than an inbox does.
+    let much = json!({ "text": "x".repeat(1 << 20) });
+    let waiting: Vec<_> = (0..8).map(|_| deaf.send("echo", &much, JSON)).collect();
+    for _ in 0..20 {
+        soon("another session", || other.echo("not deaf"));
+    }
+    let mut statuses: Vec<u16> = Vec::new();
+    assert_eq!(soon("DELETE", || deaf.delete()), 204);
+    assert_eq!(program.tree().len(), 2, "the answer to DELETE does not wait for the child");
+    for connection in waiting {
+        statuses.push(soon("the error", || connection.answer()).status);
+    }
+    assert_eq!(statuses, [500; 8]);
+    deaf.assert_gone();
+    until("one child is left", || (program.tree().len() == 1).then_some(()));
+    other.echo("goes on");
+}
+
+#[test]
+fn descriptors_that_run_out_are_an_error_and_no_end() {
+    let mut program = Program::hostile(&[], &[]);
+    let session = Session::open(&program);
+    let mut connection = Connection::open(program.address);
+    let message = session.message("echo", &json!({ "text": "before" })).to_string();
+    connection.send(&session.request(Request::post(message)));
+    let mut answer = connection.answer();
+    answer.response();
+    let connection = answer.connection();
+    let before = program.descriptors();
+    program.limit_descriptors(before + 2);
+    // More connections than it can take, the rest of which wait in the backlog.
+    let waiting: Vec<_> = (0..20).map(|_| Connection::open(program.address)).collect();
+    until("no descriptor is left", || (program.descriptors() >= before + 2).then_some(()));
+    // Who has a connection is still served; only a child can't be had.
+    let connection = [initialize(), session.message("echo", &json!({ "text": "still" }))].iter().fold(
+        connection,
+        |mut connection, message| {
+            let request = Request::post(message.to_string());
+            let is_call = message["method"] == "tools/call";
+            connection.send(&if is_call { session.request(request) } else { request });
+            let mut answer = soon("an answer", || connection.answer());
+            assert_eq!(answer.status, if is_call { 200 } else { 500 });
+            assert_eq!(answer.response()["id"], message["id"]);
+            answer.connection()
+        },
+    );
+    drop((waiting, connection));
+    until("the connections are forgotten", || (program.descriptors() < before).then_some(()));
+    program.limit_descriptors(1024);
+    Session::open(&program).echo("as if nothing had been");
+    session.echo("the old one too");
+    assert!(program.is_running());
+}
