@@ -140,7 +140,7 @@ fn large_replies_come_whole() {
 #[test]
 fn a_reply_beyond_the_limit_ends_its_own_session() {
     // R215.
-    let program = Program::hostile(&["--stop-grace", "100ms", "--kill-grace", "100ms"], &[]);
+    let program = Program::hostile(&["--stop-grace", "100ms"], &[]);
     let other = Session::open(&program);
     let session = Session::open(&program);
     let mut answer = session.start("big", &json!({ "bytes": 65 << 20 }), ANY);

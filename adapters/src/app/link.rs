@@ -6,6 +6,8 @@ use std::task::Poll;
 
 use http::request::Parts;
 use sessile_core::session::Relation;
+#[cfg(feature = "stdio")]
+use sessile_core::table::TaskExit;
 use sessile_core::{Message, ProtocolVersion, RequestId};
 
 use crate::manager::SessionInfo;
@@ -155,6 +157,12 @@ impl Sender {
     #[must_use]
     pub fn session(&self) -> &SessionInfo {
         &self.0.cell.info
+    }
+
+    /// Ends the session, for a server that can't serve it any more but has not yet returned.
+    #[cfg(feature = "stdio")]
+    pub(crate) fn end_session(&self) {
+        self.0.hub.exit(self.0.cell.info.key, TaskExit::Crashed);
     }
 
     /// The negotiated revision, once the server has answered `initialize`.

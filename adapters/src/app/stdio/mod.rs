@@ -44,7 +44,8 @@ const BUDGET: usize = 16;
 /// [`App::run`]; dropping that future kills the group at once.
 ///
 /// A child that closes its standard output or input, or writes a line beyond [`StdioConfig::max_line`], can't be talked
-/// to any more: it is ended as well, and so is its session. Lines that are no messages are skipped.
+/// to any more: it is ended as well, and so is its session, which does not wait for that unless the child can still speak.
+/// Lines that are no messages are skipped.
 #[derive(Debug)]
 pub struct Stdio<R> {
     config: StdioConfig,
@@ -100,7 +101,8 @@ impl<R: Processes> Stdio<R> {
         let told = match end {
             End::Exited => false,
             End::Deaf(_) | End::Lost(_) | End::SessionEnded | End::Silent(_) => {
-                pump.stop(self.config.stop_grace, self.config.kill_grace).await
+                let silent = matches!(end, End::Silent(_));
+                pump.stop(silent, self.config.stop_grace, self.config.kill_grace).await
             }
         };
         let status = pump.conclude();
@@ -150,6 +152,10 @@ impl Outbox for Sender {
     fn send(&mut self, message: Message) {
         // Fails only once the session has ended, which the inbox tells.
         let _ = Self::send(self, message);
+    }
+
+    fn end(&mut self) {
+        self.end_session();
     }
 }
 

@@ -28,6 +28,8 @@ use crate::runtime::{Child, GroupSignal, Processes};
 /// How long SIGKILL may take to work. Only a process that the kernel itself holds takes longer; it is then reaped in
 /// the background.
 const KILL_WAIT: Duration = Duration::from_secs(5);
+/// How long a child may take to exit after its output has ended. Its pipes are closed before it is gone.
+const EXIT_WAIT: Duration = Duration::from_millis(100);
 /// How much is read, of each pipe, once the child has exited: more than a pipe holds, unless root has seen to it.
 const LEFTOVER: usize = 1024 * 1024;
 
@@ -47,6 +49,9 @@ pub(super) trait Inbox: Send {
 pub(super) trait Outbox: Send {
     /// Takes one message.
     fn send(&mut self, message: Message);
+
+    /// Ends the session: no message will come any more.
+    fn end(&mut self);
 }
 
 /// A child with its pipes.
@@ -113,8 +118,17 @@ impl<R: Processes, O: Outbox> Pump<R, O> {
     }
 
     /// Ends the child, gently first. Says whether it had to be told with a signal.
-    pub(super) async fn stop(&mut self, stop_grace: Duration, kill_grace: Duration) -> bool {
+    ///
+    /// A child that is `silent` gets the same time, but nobody waits for what it can't say any more.
+    pub(super) async fn stop(&mut self, silent: bool, stop_grace: Duration, kill_grace: Duration) -> bool {
         self.stdin.close();
+        if silent {
+            if self.exits_within(EXIT_WAIT.min(stop_grace)).await {
+                return false;
+            }
+            self.stdout.end_session();
+        }
+        let stop_grace = if silent { stop_grace.saturating_sub(EXIT_WAIT) } else { stop_grace };
         if self.exits_within(stop_grace).await {
             return false;
         }

@@ -119,6 +119,11 @@ impl<Rd: Read, O: Outbox> Stdout<Rd, O> {
         self.splitter.clear();
     }
 
+    /// Ends the session for which it was read.
+    pub(super) fn end_session(&mut self) {
+        self.sink.outbox.end();
+    }
+
     /// How many lines were no messages.
     pub(super) const fn skipped(&self) -> u64 {
         self.sink.skipped

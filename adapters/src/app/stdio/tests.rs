@@ -88,6 +88,10 @@ impl Outbox for Link {
     fn send(&mut self, message: Message) {
         self.lock().sent.push(message);
     }
+
+    fn end(&mut self) {
+        self.lock().ended = true;
+    }
 }
 
 /// A session whose client is the test.
@@ -480,6 +484,22 @@ fn a_child_that_cannot_be_talked_to_ends_its_session() {
         session.tell(&note("x"));
         let why = exited(session.result().await);
         assert!(why.starts_with("standard input closed"), "{why}");
+    });
+}
+
+#[test]
+fn nobody_waits_for_the_end_of_a_child_that_says_nothing_more() {
+    block_on(async {
+        for script in ["exec 1>&-; exec sleep 1000".to_owned(), say(&"x".repeat(2_000)) + "exec sleep 1000"] {
+            let mut config = sh(&script);
+            config.max_line = 1_000;
+            config.stop_grace = LONG * 10;
+            let session = Session::start(config);
+            until(|| session.link.lock().ended).await;
+            assert_eq!(session.stdio.stats().children, 1, "the child has its time");
+            session.run.abort();
+            until(|| session.stdio.stats().children == 0).await;
+        }
     });
 }
 
