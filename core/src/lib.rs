@@ -16,6 +16,21 @@
 //! ([`Timestamp`]), entropy is an argument ([`IdSource`]), and whatever follows from an input is a value that the driver acts on. So every
 //! race is a sequence of calls, and a test, a fuzzer or a replay can make any of them happen.
 //!
+//! # Words
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | session | the conversation from `initialize` to its end; [`SessionId`] is its secret on the wire, [`SessionKey`] its handle here |
+//! | principal | the verified identity that a request carries; the one that created a session owns it |
+//! | exchange | one HTTP request and its response |
+//! | stream | a stream of events; it outlives connections. A *request stream* is born of a POST, the *standalone stream* is served by GET |
+//! | message | one JSON-RPC request, notification or response, kept as the bytes it arrived in |
+//! | note | a notification of the app |
+//! | app | the MCP server behind a session; the *task* is its running instance |
+//! | era | *legacy* up to 2025-11-25, with sessions; *modern* from 2026-07-28 on, without |
+//! | reap | to remove a session and everything that hangs on it, once, for one reason |
+//! | head | status and headers of an answer; to *hold* it is to decide later between JSON, a stream and an error |
+//!
 //! # The parts
 //!
 //! | part | owns | answers with |
