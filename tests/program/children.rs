@@ -1,12 +1,13 @@
 //! Children in good health: whose they are, what they see, and what they cost others.
 
-use std::env;
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
 use serde_json::{Value, json};
 
-use crate::harness::{HOSTILE, Program, Setup, scratch, soon, until};
+use crate::harness::{HOSTILE, Program, SOON, Setup, scratch, soon, until};
 use crate::http::{Connection, Request};
-use crate::session::{JSON, Session, initialize};
+use crate::session::{JSON, SSE, Session, initialize};
 
 #[test]
 fn each_session_has_a_child_of_its_own() {
@@ -51,7 +52,7 @@ fn a_child_that_never_reads_holds_up_its_own_session_only() {
     let program = Setup::new(&options).command(&["/bin/sh", "-c", script, &once, HOSTILE]).start();
     let deaf = Session::open(&program);
     let other = Session::open(&program);
-    std::fs::remove_dir(&once).expect("the first child made it");
+    fs::remove_dir(&once).expect("the first child made it");
     // More than any pipe holds, less than an inbox does.
     let much = json!({ "text": "x".repeat(1 << 20) });
     let waiting: Vec<_> = (0..8).map(|_| deaf.send("echo", &much, JSON)).collect();
@@ -68,6 +69,36 @@ fn a_child_that_never_reads_holds_up_its_own_session_only() {
     deaf.assert_gone();
     until("one child is left", || (program.tree().len() == 1).then_some(()));
     other.echo("goes on");
+}
+
+#[test]
+fn waiting_costs_no_time() {
+    // R200: whatever is waited for, nothing turns in circles.
+    let once = scratch("waiting");
+    let script = "if mkdir \"$0\" 2>&-; then exec \"$1\" --deaf=2; else exec \"$1\" --ignore-eof --ignore-term; fi";
+    let options = ["--stop-grace", "10m", "--keep-alive", "100ms"];
+    let program = Setup::new(&options).command(&["/bin/sh", "-c", script, &once, HOSTILE]).start();
+    let deaf = Session::open(&program);
+    let [stalled, deleted, speechless] = [(); 3].map(|()| Session::open(&program));
+    fs::remove_dir(&once).expect("the first child made it");
+    // A child that does not read, a client that does not read, children that don't end, and one whose pipe is closed.
+    let much = json!({ "text": "x".repeat(1 << 20) });
+    let unanswered = [(); 3].map(|()| deaf.send("echo", &much, SSE));
+    let unread = stalled.send("big", &json!({ "bytes": 8 << 20 }), SSE);
+    stalled.echo("the answer is on its way");
+    assert_eq!(deleted.delete(), 204);
+    assert_eq!(speechless.start("close_stdout", &json!({}), JSON).status, 500);
+    let idle = stalled.listen();
+    // A second with no more than a few comments to send, once all of that is settled.
+    let start = Instant::now();
+    until("a quiet second", || {
+        let before = program.computed();
+        thread::sleep(Duration::from_secs(1));
+        (program.computed() - before < Duration::from_millis(100)).then_some(())
+    });
+    assert!(start.elapsed() < SOON * 2, "it was busy for {:?}", start.elapsed());
+    assert_eq!(program.tree().len(), 4);
+    drop((unanswered, unread, idle));
 }
 
 #[test]

@@ -156,6 +156,14 @@ impl Program {
         prlimit(Some(Pid::from_child(&self.child)), Resource::Nofile, limit).expect("a lower limit");
     }
 
+    /// How long it has computed so far.
+    pub(crate) fn computed(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it is there");
+        let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
+        let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().expect("a number")).sum();
+        Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+    }
+
     /// Memory in use, in MiB.
     pub(crate) fn memory(&self) -> usize {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it is there");
