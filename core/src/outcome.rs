@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 
 use crate::id::RequestId;
@@ -26,6 +26,11 @@ pub enum Outcome {
     BodyTooLarge,
     /// The body did not arrive in time.
     BodyTooSlow,
+    /// The credentials of the request are missing or wrong. Whoever verifies them says so; the core knows none.
+    CredentialsRefused {
+        /// Whether there were any.
+        given: bool,
+    },
     /// The client's own session was ended by DELETE.
     Deleted,
     /// A request with the id of one that is still in flight.
@@ -121,6 +126,7 @@ impl Outcome {
             | Self::NotOneMessage { .. }
             | Self::NotResumable
             | Self::UnsupportedVersion { .. } => StatusCode::BAD_REQUEST,
+            Self::CredentialsRefused { .. } => StatusCode::UNAUTHORIZED,
             Self::HostNotAllowed | Self::OriginNotAllowed => StatusCode::FORBIDDEN,
             Self::NotTheEndpoint | Self::SessionNotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
@@ -154,6 +160,7 @@ impl Outcome {
             Self::AlreadyInitialized
             | Self::BodyTooLarge
             | Self::BodyTooSlow
+            | Self::CredentialsRefused { .. }
             | Self::DuplicateRequestId
             | Self::HeaderMalformed { .. }
             | Self::HostNotAllowed
@@ -178,6 +185,8 @@ impl Outcome {
             Self::AppFailed => "The server could not answer: it ended or could not be started",
             Self::BodyTooLarge => "Request body is too large",
             Self::BodyTooSlow => "Request body did not arrive in time",
+            Self::CredentialsRefused { given: false } => "Credentials are missing: send Authorization: Bearer TOKEN",
+            Self::CredentialsRefused { given: true } => "The credentials are wrong",
             Self::Deleted => "Session deleted",
             Self::DuplicateRequestId => "A request with this id is still in flight",
             Self::HeaderMalformed { name } => return Cow::Owned(format!("Header {name} is malformed or given twice")),
@@ -251,6 +260,17 @@ impl Outcome {
             };
             headers.insert(ALLOW, HeaderValue::from_static(allow));
         }
+        if let Self::CredentialsRefused { given } = self {
+            // RFC 6750, 3: whoever sent no token is told no error.
+            headers.insert(
+                WWW_AUTHENTICATE,
+                HeaderValue::from_static(if *given {
+                    r#"Bearer realm="sessile", error="invalid_token""#
+                } else {
+                    r#"Bearer realm="sessile""#
+                }),
+            );
+        }
         if let Some(seconds) = self.retry_after() {
             headers.insert(RETRY_AFTER, HeaderValue::from(u16::from(seconds)));
         }
@@ -305,6 +325,8 @@ mod tests {
             (Outcome::AppFailed, 500, Some(-32603), None, "could not answer"),
             (Outcome::BodyTooLarge, 413, Some(-32600), None, "too large"),
             (Outcome::BodyTooSlow, 408, Some(-32600), None, "in time"),
+            (Outcome::CredentialsRefused { given: false }, 401, Some(-32600), None, "Credentials are missing"),
+            (Outcome::CredentialsRefused { given: true }, 401, Some(-32600), None, "credentials are wrong"),
             (Outcome::Deleted, 204, None, None, "deleted"),
             (Outcome::DuplicateRequestId, 400, Some(-32600), None, "still in flight"),
             (Outcome::HeaderMalformed { name: "Origin" }, 400, Some(-32600), None, "Header Origin"),
@@ -337,7 +359,7 @@ mod tests {
             (Outcome::WrongContentType, 415, Some(-32600), None, "application/json"),
         ];
         let rows: BTreeSet<_> = table.iter().map(|(outcome, ..)| row(outcome)).collect();
-        assert_eq!(rows.len(), 28, "an outcome is not in the table");
+        assert_eq!(rows.len(), 29, "an outcome is not in the table");
         table
     }
 
@@ -372,6 +394,7 @@ mod tests {
             Outcome::UnsupportedVersion { .. } => 25,
             Outcome::WrongContentType => 26,
             Outcome::RequestExpired => 27,
+            Outcome::CredentialsRefused { .. } => 28,
         }
     }
 
@@ -392,8 +415,12 @@ mod tests {
             if status == 405 {
                 headers.push(("allow", "GET, POST, DELETE"));
             }
+            if let Outcome::CredentialsRefused { given } = outcome {
+                let challenges = [r#"Bearer realm="sessile""#, r#"Bearer realm="sessile", error="invalid_token""#];
+                headers.push(("www-authenticate", challenges[usize::from(given)]));
+            }
             headers.extend(retry_after.map(|seconds| ("retry-after", seconds)));
-            // Exactly these: no session id, no challenge, nothing that differs between two that must look the same.
+            // Exactly these: no session id, no challenge beside a 401, nothing that differs between two that must look the same.
             let found: Vec<_> = response
                 .headers()
                 .iter()
@@ -444,7 +471,7 @@ mod tests {
     #[test]
     fn no_outcome_says_what_clients_would_misread() {
         for (outcome, status, code, retry_after, _) in table() {
-            assert_ne!(status, 401, "{outcome:?}");
+            assert_eq!(status == 401, matches!(outcome, Outcome::CredentialsRefused { .. }), "{outcome:?}");
             assert!(code.is_none_or(|code| [-32600, -32602, -32603, -32700].contains(&code)), "{outcome:?}");
             // Who should come back is told when, and nobody else is.
             assert_eq!(retry_after.is_some(), matches!(status, 429 | 503), "{outcome:?}");

@@ -3,12 +3,12 @@
 //! Owns the fixed order of the checks that come before any session: first those of the head, so that a bad request
 //! costs no body, then those of the body. Before the last of them nothing is created, spawned or promised. Does
 //! not own which sessions exist and whose they are, which the table knows; nor credentials, which the driver
-//! verifies; nor what an answer looks like, which [`Outcome`] decides.
+//! verifies when the gate asks it to; nor what an answer looks like, which [`Outcome`] decides.
 //!
 //! ```text
-//! head: method ─ Host ─ Origin ─ declared size ─┬─ POST:   Content-Type ─ Accept ─ version ─ session ─► Post
-//!                                               ├─ GET:                   Accept ─ version ─ session ─► Get
-//!                                               └─ DELETE:                         version ─ session ─► Delete
+//! head: method ─ Host ─ Origin ─ credentials ─ declared size ─┬─ POST:   type ─ Accept ─ version ─ session ─► Post
+//!                                                             ├─ GET:           Accept ─ version ─ session ─► Get
+//!                                                             └─ DELETE:                 version ─ session ─► Delete
 //!
 //! Post: look up the session, if `PostHead::look_up` names one; then read the body, within the limits
 //!
@@ -106,8 +106,19 @@ impl Gate {
 
     /// Looks at the head alone, at an endpoint that serves these eras. Looks up no session, allocates nothing for a good head.
     pub fn head(&self, served: Eras, head: &Parts) -> HeadAction {
+        self.head_with_credentials(served, head, || Ok(()))
+    }
+
+    /// The same, for a driver that verifies credentials itself: `verify` is called in their place in the order of the
+    /// checks, and what it refuses with is the answer. So whoever has no credentials learns nothing about sessions.
+    pub fn head_with_credentials(
+        &self,
+        served: Eras,
+        head: &Parts,
+        verify: impl FnOnce() -> Result<(), Outcome>,
+    ) -> HeadAction {
         let era = head_era(served, &head.headers);
-        self.try_head(served, era, head).unwrap_or_else(|outcome| HeadAction::Answer { era, outcome })
+        self.try_head(served, era, head, verify).unwrap_or_else(|outcome| HeadAction::Answer { era, outcome })
     }
 
     /// Looks at the whole body of a POST, with the headers of its head: modern ones must agree with the body. `live`: the session that [`PostHead::look_up`] named was looked up for the
@@ -177,7 +188,13 @@ impl Gate {
         length::declared(&head.headers).is_ok_and(|size| size.is_none_or(|size| self.fits(size)))
     }
 
-    fn try_head(&self, served: Eras, era: Era, head: &Parts) -> Result<HeadAction, Outcome> {
+    fn try_head(
+        &self,
+        served: Eras,
+        era: Era,
+        head: &Parts,
+        verify: impl FnOnce() -> Result<(), Outcome>,
+    ) -> Result<HeadAction, Outcome> {
         let method = Served::of(&head.method).ok_or(Outcome::MethodNotAllowed { era })?;
         if !self.hosts.allow(head) {
             return Err(Outcome::HostNotAllowed);
@@ -186,6 +203,7 @@ impl Gate {
         if !self.origins.allow(headers) {
             return Err(Outcome::OriginNotAllowed);
         }
+        verify()?;
         match length::declared(headers) {
             Ok(Some(size)) if !self.fits(size) => return Err(Outcome::BodyTooLarge),
             Ok(_) => {}

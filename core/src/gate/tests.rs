@@ -118,6 +118,33 @@ fn the_order_of_the_checks_is_fixed() {
     }
 }
 
+/// R038, R155: whoever has no credentials learns nothing of what comes after them, and a page that may not ask is not
+/// told to log in.
+#[test]
+fn credentials_come_after_the_origin_and_before_the_rest() {
+    let refused = Outcome::CredentialsRefused { given: false };
+    for (method, fields, outcome) in [
+        ("PUT", &[][..], Outcome::MethodNotAllowed { era: Era::Legacy }),
+        ("POST", &[("host", Some("evil.test"))], Outcome::HostNotAllowed),
+        ("POST", &[("origin", Some("null"))], Outcome::OriginNotAllowed),
+        ("POST", &[("content-length", Some("1001"))], refused.clone()),
+        ("POST", &[("content-type", None)], refused.clone()),
+        ("POST", &[("mcp-session-id", Some("x"))], refused.clone()),
+        ("POST", &[("mcp-session-id", Some(ID))], refused.clone()),
+        ("GET", &[("accept", Some("image/png"))], refused.clone()),
+        ("DELETE", &[], refused.clone()),
+    ] {
+        let action = gate().head_with_credentials(Eras::LEGACY, &head(method, fields), || Err(refused.clone()));
+        assert_eq!(action, HeadAction::Answer { era: Era::Legacy, outcome }, "{method} {fields:?}");
+    }
+    let mut asked = 0;
+    let _ = gate().head_with_credentials(Eras::LEGACY, &head("POST", &[]), || {
+        asked += 1;
+        Ok(())
+    });
+    assert_eq!(asked, 1);
+}
+
 /// R132, R165.
 #[test]
 fn a_single_valued_field_comes_once() {
