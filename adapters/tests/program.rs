@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+
 fn sessile() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sessile"));
     for (name, _) in std::env::vars_os() {
@@ -44,27 +46,30 @@ impl Running {
 
     /// Posts a message; returns what came back within two seconds.
     fn post(&self, session: Option<&str>, message: &str) -> String {
-        let mut stream = TcpStream::connect(&self.1).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-        let session = session.map(|id| format!("Mcp-Session-Id: {id}\r\n")).unwrap_or_default();
-        write!(
-            stream,
+        self.post_with(&session.map(|id| format!("Mcp-Session-Id: {id}\r\n")).unwrap_or_default(), message)
+    }
+
+    /// The same, with these lines in the head.
+    fn post_with(&self, lines: &str, message: &str) -> String {
+        self.ask(&format!(
             "POST /mcp HTTP/1.1\r\nHost: {}\r\nAccept: application/json, text/event-stream\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n{session}\r\n{message}",
+             Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n{lines}\r\n{message}",
             self.1,
             message.len(),
-        )
-        .unwrap();
+        ))
+    }
+
+    fn ask(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(&self.1).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
         String::from_utf8(answer).unwrap()
     }
 
     fn initialize(&self) -> String {
-        let answer = self.post(
-            None,
-            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
-        );
+        let answer = self.post(None, INITIALIZE);
         let id = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
         id.unwrap_or_else(|| panic!("{answer}")).to_owned()
     }
@@ -96,6 +101,7 @@ fn wrong_options_are_one_line_and_2() {
         &["--cwd", "/"],
         &["--nonsense"],
         &["--allowed-origin", "nonsense"],
+        &["--bearer-tokens", "/nonexistent"],
     ] {
         let (code, stdout, stderr) = output(arguments);
         assert_eq!((code, stdout.as_str(), stderr.lines().count()), (Some(2), "", 1), "{arguments:?}: {stderr}");
@@ -139,12 +145,11 @@ fn children_are_stopped_and_a_second_signal_stops_at_once() {
     // A child that reads for ever and never answers.
     let mut running = Running::start(&["--drain-timeout", "60s", "--", "sh", "-c", "cat >/dev/null"]);
     let mut stream = TcpStream::connect(&running.1).unwrap();
-    let message = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
     write!(
         stream,
         "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{message}",
-        message.len(),
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{INITIALIZE}",
+        INITIALIZE.len(),
     )
     .unwrap();
     std::thread::sleep(Duration::from_millis(300));
@@ -162,5 +167,73 @@ fn a_full_stderr_delays_nobody() {
     for number in 0..1_000 {
         let answer = running.post(Some(&id), &format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#));
         assert!(answer.starts_with("HTTP/1.1 200 "), "{number}: {answer}");
+    }
+}
+
+/// A file that is gone at the end.
+struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn with_tokens_nobody_gets_in_without_one() {
+    // R172, R175, R206.
+    let (tokens, started) = (Scratch::new("tokens"), Scratch::new("started"));
+    std::fs::write(&tokens.0, "alice t0ken-of-alice\nbob t0ken-of-bob\n").unwrap();
+    let script = format!("touch {}; cat >/dev/null", started.path());
+    let arguments = ["--log-level", "trace", "--bearer-tokens", tokens.path(), "--", "sh", "-c", &script];
+    let mut running = Running::start(&arguments);
+    for number in 0..20 {
+        let line =
+            ["", "Authorization: Bearer t0ken-of-nobody\r\n", "Authorization: Basic t0ken-of-alice\r\n"][number % 3];
+        let answer = running.post_with(line, INITIALIZE);
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+        assert!(answer.contains("www-authenticate: Bearer realm=\"sessile\""), "{answer}");
+    }
+    assert!(!started.0.exists(), "a child was started");
+    let good = "Authorization: Bearer t0ken-of-bob\r\n";
+    running.post_with(good, INITIALIZE);
+    assert!(started.0.exists(), "no child was started");
+    let unknown = format!("{good}Mcp-Session-Id: 0123456789abcdef0123456789abcdef\r\n");
+    assert!(running.post_with(&unknown, INITIALIZE).starts_with("HTTP/1.1 404 "));
+    running.signal(Signal::TERM);
+    running.signal(Signal::TERM);
+    running.exit(Duration::from_secs(5));
+    let mut log = String::new();
+    running.0.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert!(log.contains("session opened") && !log.contains("t0ken"), "{log}");
+}
+
+#[test]
+fn an_address_that_others_reach_is_warned_of_unless_there_are_tokens() {
+    // R164.
+    let tokens = Scratch::new("more-tokens");
+    std::fs::write(&tokens.0, "alice t0ken\n").unwrap();
+    for (arguments, warned) in [(&[][..], true), (&["--bearer-tokens", tokens.path()], false)] {
+        let mut command = sessile();
+        let mut child = command.args(["--listen", "0.0.0.0:0"]).args(arguments).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        child.wait().unwrap();
+        let mut log = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        assert_eq!(log.contains("without authentication"), warned, "{log}");
     }
 }

@@ -10,6 +10,7 @@
 mod log;
 mod options;
 mod run;
+mod tokens;
 mod units;
 
 use std::io::{self, Write};
@@ -22,6 +23,7 @@ use self::options::{Refusal, Settings};
 use self::run::{End, bind, until_signal};
 use crate::app::stdio::Stdio;
 use crate::app::{Backend, Demo};
+use crate::http::BearerTokens;
 use crate::runtime::tokio::Tokio;
 use crate::runtime::tokio::program::{self, Signals};
 use crate::{Builder, Manager};
@@ -35,10 +37,7 @@ pub fn main() -> ExitCode {
             say(io::stdout(), text.trim_end());
             ExitCode::SUCCESS
         }
-        Err(Refusal::Wrong(line)) => {
-            say(io::stderr(), &format!("sessile: {line}"));
-            ExitCode::from(2)
-        }
+        Err(Refusal::Wrong(line)) => wrong(&line),
     }
 }
 
@@ -46,11 +45,21 @@ pub fn main() -> ExitCode {
 const MOMENT: Duration = Duration::from_secs(1);
 
 fn start(settings: Settings) -> ExitCode {
+    let tokens = match settings.bearer_tokens.as_deref().map(tokens::load).transpose() {
+        Ok(tokens) => tokens,
+        Err(line) => return wrong(&line),
+    };
     let (log, flush) = match Log::start(settings.log_level) {
         Ok(log) => log,
         Err(error) => return failed(&format!("can't start the log: {error}")),
     };
-    let end = program::run(|runtime| run(runtime, settings, log));
+    let tokens = tokens.map(|(tokens, exposed)| {
+        if exposed {
+            tracing::warn!("every user of this machine may read the file of --bearer-tokens");
+        }
+        tokens
+    });
+    let end = program::run(|runtime| run(runtime, settings, tokens, log));
     drop(flush);
     match end {
         Ok(Ok(End::Drained)) => ExitCode::SUCCESS,
@@ -58,6 +67,11 @@ fn start(settings: Settings) -> ExitCode {
         Ok(Err(line)) => failed(&line),
         Err(error) => failed(&format!("can't start: {error}")),
     }
+}
+
+fn wrong(line: &str) -> ExitCode {
+    say(io::stderr(), &format!("sessile: {line}"));
+    ExitCode::from(2)
 }
 
 fn failed(line: &str) -> ExitCode {
@@ -71,18 +85,18 @@ fn say(mut to: impl Write, line: &str) {
 }
 
 /// Serves what the settings say, until a signal. The error is one line.
-async fn run(runtime: Tokio, settings: Settings, log: Log) -> Result<End, String> {
+async fn run(runtime: Tokio, settings: Settings, tokens: Option<BearerTokens>, log: Log) -> Result<End, String> {
     let builder = Builder::new(runtime.clone()).config(settings.config.clone());
     match settings.child.clone() {
         Some(child) => {
             // Stopping a child may take both times, and its reaping a moment.
             let stop = child.stop_grace + child.kill_grace + MOMENT;
             let manager = builder.app(Stdio::new(child, runtime.clone())).build();
-            run_manager(runtime, manager.map_err(|error| error.to_string())?, settings, stop, |_| {}).await
+            run_manager(runtime, manager.map_err(|error| error.to_string())?, settings, tokens, stop, |_| {}).await
         }
         None => {
             let manager = builder.handler(Demo).build().map_err(|error| error.to_string())?;
-            run_manager(runtime, manager, settings, MOMENT, |url| log.line(&how_to_connect(url))).await
+            run_manager(runtime, manager, settings, tokens, MOMENT, |url| log.line(&how_to_connect(url))).await
         }
     }
 }
@@ -91,6 +105,7 @@ async fn run_manager<B: Backend>(
     runtime: Tokio,
     manager: Manager<Tokio, B>,
     settings: Settings,
+    tokens: Option<BearerTokens>,
     stop: Duration,
     ready: impl FnOnce(&str),
 ) -> Result<End, String> {
@@ -100,8 +115,10 @@ async fn run_manager<B: Backend>(
     // Before anybody can know that we are there.
     let mut signals = Signals::listen().map_err(|error| format!("can't listen to signals: {error}"))?;
     manager.start().map_err(|error| error.to_string())?;
-    let service = manager.service().map_err(|error| error.to_string())?.path(&settings.path);
-    if !address.ip().is_loopback() {
+    let mut service = manager.service().map_err(|error| error.to_string())?.path(&settings.path);
+    if let Some(tokens) = tokens {
+        service = service.authenticate(tokens);
+    } else if !address.ip().is_loopback() {
         tracing::warn!("listening on {address} without authentication: whoever reaches it can open sessions");
     }
     let url = format!("http://{address}{}", settings.path);

@@ -21,6 +21,7 @@ use crate::http::ServeConfig;
 /// All that the program was told.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
+    pub(super) bearer_tokens: Option<PathBuf>,
     /// What to serve; without it the demo server.
     pub(super) child: Option<StdioConfig>,
     pub(super) config: Config,
@@ -215,6 +216,7 @@ fn settings(options: Options, name: impl Fn(&str) -> Option<String>) -> Result<S
         }
     };
     Ok(Settings {
+        bearer_tokens: options.bearer_tokens,
         child,
         config,
         drain_timeout: options.drain_timeout,
@@ -274,6 +276,9 @@ struct Options {
     /// Origin that browsers may call from: SCHEME://NAME, or with :PORT or :*; may be repeated
     #[arg(long, value_name = "ORIGIN")]
     allowed_origin: Vec<String>,
+    /// File with a name and a bearer token per line; requests without one of them get 401
+    #[arg(long, value_name = "FILE")]
+    bearer_tokens: Option<PathBuf>,
     /// Variable to set for the command; may be repeated
     #[arg(long, help_heading = "Options for the command", value_name = "NAME=VALUE", value_parser = assignment)]
     env: Vec<(OsString, OsString)>,

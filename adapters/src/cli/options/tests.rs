@@ -40,7 +40,7 @@ fn a_command_is_taken_as_it_is() {
 type Shown = fn(&Settings) -> String;
 
 /// Option, a value, what it becomes.
-const OPTIONS: [(&str, &str, Shown, &str); 25] = [
+const OPTIONS: [(&str, &str, Shown, &str); 26] = [
     ("--listen", "[::1]:0", |s| s.listen.to_string(), "[::1]:0"),
     ("--path", "/a/b/", |s| s.path.clone(), "/a/b"),
     ("--idle-timeout", "5m", |s| format!("{:?}", s.config.table.idle_timeout), "Some(300s)"),
@@ -58,6 +58,7 @@ const OPTIONS: [(&str, &str, Shown, &str); 25] = [
     ("--retry", "3s", |s| format!("{:?}", s.config.session.retry), "3s"),
     ("--allowed-host", "a.example", |s| s.config.gate.allowed_hosts.join(" "), "a.example"),
     ("--allowed-origin", "https://a", |s| s.config.gate.allowed_origins.join(" "), "https://a"),
+    ("--bearer-tokens", "/a,b", |s| format!("{:?}", s.bearer_tokens), r#"Some("/a,b")"#),
     ("--env", "A=b=c,d", |s| format!("{:?}", s.child.as_ref().unwrap().env), r#"[("A", "b=c,d")]"#),
     ("--pass-env", "TOKEN", |s| format!("{:?}", s.child.as_ref().unwrap().pass_env), r#"["TOKEN"]"#),
     ("--cwd", "/tmp", |s| format!("{:?}", s.child.as_ref().unwrap().cwd), r#"Some("/tmp")"#),
