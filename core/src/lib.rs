@@ -137,7 +137,8 @@ pub use id::{EventId, Fingerprint, FingerprintKey, IdSource, RequestId, SessionI
 pub use message::{Initialize, Message, MessageError, MessageKind, Notification, Request, Response};
 pub use outcome::Outcome;
 pub use table::{
-    CloseReason, Reap, ReapReason, Rejection, RequestAction, RequestHead, SessionInfo, SessionTable, TaskExit,
+    CloseReason, Reap, ReapReason, Rejection, RequestAction, RequestHead, SessionInfo, SessionTable, TableCounts,
+    TaskExit,
 };
 pub use time::Timestamp;
 pub use version::{Era, Eras, ProtocolVersion};

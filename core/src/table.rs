@@ -17,8 +17,8 @@
 //!             │                   │ NeverInitialized     │                │ Idle, Evicted
 //!             ▼                   ▼                      ▼                ▼
 //!      ╔═══════════════════════════════════════════════════════════════════════════╗
-//!      ║ reaped, once; in any state also: Abandoned, Crashed, Deleted, Finished,   ║
-//!      ║ Lifetime, Shutdown                                                        ║
+//!      ║ reaped, once; in any state also: Abandoned, Crashed, Deleted, Dismissed,  ║
+//!      ║ Finished, Lifetime, Shutdown                                              ║
 //!      ╚═══════════════════════════════════════════════════════════════════════════╝
 //! ```
 //!
@@ -61,6 +61,7 @@
 //! ```
 
 mod answer;
+mod counts;
 mod ids;
 mod info;
 #[cfg(test)]
@@ -70,6 +71,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 pub use self::answer::{CloseReason, Reap, ReapReason, Rejection, RequestAction, RequestHead, TaskExit};
+pub use self::counts::{ClosedCounts, RejectedCounts, TableCounts};
 use self::ids::IdMap;
 pub use self::info::SessionInfo;
 use crate::config::{ConfigError, TableConfig, WhenFull};
@@ -92,6 +94,7 @@ pub struct SessionTable<P> {
     /// Every session is in it, so it is the order of creation too.
     lifetime: DeadlineList<Lane>,
     alarms: BTreeSet<(Timestamp, SessionKey)>,
+    counts: TableCounts,
 }
 
 /// What the table is willing to do.
@@ -177,6 +180,7 @@ impl<P: Eq + Clone> SessionTable<P> {
             idle: DeadlineList::new(Lane::Wait, config.idle_timeout),
             lifetime: DeadlineList::new(Lane::Life, config.max_lifetime),
             alarms: BTreeSet::new(),
+            counts: TableCounts::default(),
             config,
         })
     }
@@ -193,15 +197,16 @@ impl<P: Eq + Clone> SessionTable<P> {
         ids: &mut impl IdSource,
     ) -> RequestAction {
         self.observe(now);
-        if self.service == Service::Closed {
-            return RequestAction::Reject(Rejection::ShuttingDown);
-        }
         let decided = match head.session {
+            _ if self.service == Service::Closed => Err(Rejection::ShuttingDown),
             Some(id) => self.route(&id, head.principal),
             None if head.may_create => self.create(head.principal, ids),
             None => Err(Rejection::MissingSession),
         };
-        decided.unwrap_or_else(RequestAction::Reject)
+        decided.unwrap_or_else(|rejection| {
+            self.counts.rejected.add(rejection);
+            RequestAction::Reject(rejection)
+        })
     }
 
     fn route(&mut self, id: &SessionId, principal: &P) -> Result<RequestAction, Rejection> {
@@ -211,7 +216,8 @@ impl<P: Eq + Clone> SessionTable<P> {
             return Err(Rejection::ForeignPrincipal);
         }
         session.stage = Stage::Confirmed;
-        session.in_flight = session.in_flight.saturating_add(1);
+        session.in_flight += 1;
+        self.counts.in_flight += 1;
         let version = session.version;
         self.settle(key);
         Ok(RequestAction::Route { key: SessionKey(key), version })
@@ -243,6 +249,8 @@ impl<P: Eq + Clone> SessionTable<P> {
         let key = self.sessions.insert(session).ok_or_else(|| self.at_capacity())?;
         self.ids.insert(id, key);
         self.lifetime.join(&mut self.sessions, key, self.now);
+        self.counts.opened += 1;
+        self.counts.in_flight += 1;
         let evicted = victim.and_then(|victim| self.remove(victim, ReapReason::Evicted));
         Ok(RequestAction::Create { key: SessionKey(key), id, evicted })
     }
@@ -286,6 +294,7 @@ impl<P: Eq + Clone> SessionTable<P> {
         let Some(session) = self.sessions.get_mut(key.0) else { return };
         let Some(in_flight) = session.in_flight.checked_sub(1) else { return };
         session.in_flight = in_flight;
+        self.counts.in_flight -= 1;
         self.settle(key.0);
     }
 
@@ -416,6 +425,8 @@ impl<P: Eq + Clone> SessionTable<P> {
             self.alarms.remove(&(at, SessionKey(key)));
         }
         self.ids.remove(&session.id);
+        self.counts.in_flight -= u64::from(session.in_flight);
+        self.counts.closed.add(reason);
         Some(Reap { key: SessionKey(key), id: session.id, reason })
     }
 }

@@ -108,6 +108,7 @@ impl World {
             ReapReason::Shutdown => EndReason::Shutdown,
             ReapReason::Abandoned
             | ReapReason::Deleted
+            | ReapReason::Dismissed
             | ReapReason::Evicted
             | ReapReason::Idle
             | ReapReason::Lifetime

@@ -73,6 +73,9 @@ struct Bench {
     births: BTreeMap<SessionKey, Birth>,
     /// In the order of death.
     dead: Vec<Birth>,
+    /// What they died of.
+    closed: BTreeMap<ReapReason, u64>,
+    rejected: BTreeMap<&'static str, u64>,
 }
 
 fn same<T: PartialEq + Debug>(what: &str, expected: &T, found: &T) -> Result<(), String> {
@@ -99,6 +102,8 @@ impl Bench {
             keys: Vec::new(),
             births: BTreeMap::new(),
             dead: Vec::new(),
+            closed: BTreeMap::new(),
+            rejected: BTreeMap::new(),
             config,
         }
     }
@@ -202,6 +207,9 @@ impl Bench {
 
         self.model.see(self.clock);
         let expected = self.model.request(session, principal, may_create, &mut self.model_ids);
+        if let Answer::Reject(rejection) = &expected {
+            *self.rejected.entry(rejection.log_reason()).or_default() += 1;
+        }
         let head = RequestHead { session, principal: &principal, may_create };
         let action = Action::from(self.table.handle_request(self.now(), head, &mut self.table_ids));
         match (expected, action) {
@@ -232,11 +240,11 @@ impl Bench {
             self.model.see(self.clock);
         }
         let (event, expected, found) = match step {
-            Step::Close { deleted, .. } => {
-                let (reason, reaped) = if deleted {
-                    (CloseReason::Deleted, ReapReason::Deleted)
-                } else {
-                    (CloseReason::Abandoned, ReapReason::Abandoned)
+            Step::Close { reason, .. } => {
+                let (reason, reaped) = match reason % 3 {
+                    0 => (CloseReason::Abandoned, ReapReason::Abandoned),
+                    1 => (CloseReason::Deleted, ReapReason::Deleted),
+                    _ => (CloseReason::Dismissed, ReapReason::Dismissed),
                 };
                 let expected = self.model.end(birth).map(|_| self.end(birth, reaped));
                 (Event::Close { key, reason }, expected, self.table.handle_close(now, key, reason))
@@ -330,6 +338,7 @@ impl Bench {
     /// Notes the end of a session. The reap that is due for it.
     fn end(&mut self, birth: Birth, reason: ReapReason) -> Reap {
         self.dead.push(birth);
+        *self.closed.entry(reason).or_default() += 1;
         let (key, id) = self.keys[birth];
         Reap { key, id, reason }
     }
@@ -353,7 +362,21 @@ impl Bench {
         for (birth, (key, _)) in self.keys.iter().enumerate() {
             same("whether the key is live", &self.model.sessions.contains_key(&birth), &self.table.contains(*key))?;
         }
+        self.compare_counts()?;
         same("how often an id was asked for", &self.model_ids, &self.table_ids)
+    }
+
+    /// What the table has counted is what has happened, and neither way in counts otherwise.
+    fn compare_counts(&self) -> Result<(), String> {
+        let counts = self.table.counts();
+        same("how many were opened", &(self.keys.len() as u64), &counts.opened)?;
+        let closed = counts.closed.iter().filter(|(_, count)| *count > 0).collect();
+        same("how many were closed", &self.closed, &closed)?;
+        let rejected = counts.rejected.iter().filter(|(_, count)| *count > 0).collect();
+        same("how many were rejected", &self.rejected, &rejected)?;
+        let in_flight = self.model.sessions.values().map(|session| u64::from(session.in_flight)).sum();
+        same("how many exchanges are in flight", &in_flight, &counts.in_flight)?;
+        same("what the façade has counted", &counts, &self.facade.counts())
     }
 
     fn views(&self) -> Vec<View> {

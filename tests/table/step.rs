@@ -79,8 +79,8 @@ pub enum Step {
     Close {
         /// Which session.
         session: Pick,
-        /// Deleted, or else abandoned.
-        deleted: bool,
+        /// Chooses the reason: abandoned, deleted or dismissed.
+        reason: u8,
     },
     /// Ticks until nothing is due.
     Drain,
@@ -144,7 +144,7 @@ impl Step {
         prop_oneof![
             60 => jump.prop_map(Self::Clock),
             1 => Just(Self::BeginShutdown),
-            5 => (pick(), any::<bool>()).prop_map(|(session, deleted)| Self::Close { session, deleted }),
+            5 => (pick(), 0_u8..3).prop_map(|(session, reason)| Self::Close { session, reason }),
             20 => Just(Self::Drain),
             1 => Just(Self::FinishShutdown),
             30 => (pick(), any::<bool>()).prop_map(|(session, version)| Self::Initialized { session, version }),

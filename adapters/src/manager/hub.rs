@@ -303,6 +303,7 @@ impl<S> Hub<S> {
             ReapReason::Shutdown => EndReason::Shutdown,
             ReapReason::Abandoned
             | ReapReason::Deleted
+            | ReapReason::Dismissed
             | ReapReason::Evicted
             | ReapReason::Idle
             | ReapReason::Lifetime

@@ -115,6 +115,8 @@ pub enum ReapReason {
     Crashed,
     /// The client ended it by DELETE.
     Deleted,
+    /// Whoever runs the server ended it.
+    Dismissed,
     /// It was idle and made room for another.
     Evicted,
     /// The app's task returned.
@@ -130,6 +132,20 @@ pub enum ReapReason {
 }
 
 impl ReapReason {
+    /// All of them, in the order of their names.
+    pub const ALL: [Self; 10] = [
+        Self::Abandoned,
+        Self::Crashed,
+        Self::Deleted,
+        Self::Dismissed,
+        Self::Evicted,
+        Self::Finished,
+        Self::Idle,
+        Self::Lifetime,
+        Self::NeverInitialized,
+        Self::Shutdown,
+    ];
+
     /// The reason for logs and labels.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -137,6 +153,7 @@ impl ReapReason {
             Self::Abandoned => "abandoned",
             Self::Crashed => "crashed",
             Self::Deleted => "deleted",
+            Self::Dismissed => "dismissed",
             Self::Evicted => "evicted",
             Self::Finished => "finished",
             Self::Idle => "idle",
@@ -172,6 +189,8 @@ pub enum CloseReason {
     Abandoned,
     /// The client ended it by DELETE.
     Deleted,
+    /// Whoever runs the server wants it to end: its principal may no longer use it, for one.
+    Dismissed,
 }
 
 impl From<CloseReason> for ReapReason {
@@ -179,6 +198,7 @@ impl From<CloseReason> for ReapReason {
         match reason {
             CloseReason::Abandoned => Self::Abandoned,
             CloseReason::Deleted => Self::Deleted,
+            CloseReason::Dismissed => Self::Dismissed,
         }
     }
 }
