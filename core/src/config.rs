@@ -204,9 +204,10 @@ pub struct SessionConfig {
     /// How long a request without a connection keeps its session busy after its connection went, or after
     /// the app last said something about it. `None`: as long as it takes. The manager sets it to the idle timeout. Default: 30 min.
     pub detached_timeout: Option<Duration>,
-    /// Messages from the client that wait for the app, in bytes. Default: 16 MiB.
+    /// Messages from the client that wait for the app, in bytes; where the app is called, notifications that it has not done with.
+    /// Default: 16 MiB.
     pub inbox_bytes: usize,
-    /// Messages from the client that wait for the app, in number. Default: 1,024.
+    /// The same, in number. Default: 1,024.
     pub inbox_count: usize,
     /// How long the head of the answer to `initialize` is held before a stream opens. Default: 5 s.
     pub initialize_window: Duration,

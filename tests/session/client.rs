@@ -91,7 +91,7 @@ impl Bench {
         let raw = format!(r#"{{"jsonrpc":"2.0","method":"notifications/x","params":{tag}}}"#);
         let refusal = self.model.refuses_note();
         if refusal.is_none() {
-            self.model.for_app(ForApp::Raw(raw.clone()));
+            self.model.note_for_app(&raw);
         }
         self.send(&raw, refusal, true);
     }

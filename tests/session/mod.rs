@@ -113,6 +113,7 @@ impl Bench {
                 gets: Vec::new(),
                 questions: std::collections::BTreeMap::new(),
                 inbox: std::collections::VecDeque::new(),
+                note_calls: std::collections::VecDeque::new(),
                 counts: Counts::default(),
                 serial: 0,
             },
@@ -164,6 +165,8 @@ impl Bench {
             cancellations_unmatched: counters.cancellations_unmatched,
             client_responses_unmatched: counters.client_responses_unmatched,
             notes_dropped: counters.notes_dropped,
+            requests: counters.requests,
+            requests_cancelled: counters.requests_cancelled,
             requests_expired: counters.requests_expired,
             responses_unmatched: counters.responses_unmatched,
             server_requests_failed: counters.server_requests_failed,
@@ -173,6 +176,8 @@ impl Bench {
         };
         assert_eq!(found, self.model.counts);
         assert_eq!(self.session.requests_in_flight(), self.model.in_flight().len());
+        assert_eq!(self.session.notes_in_flight(), self.model.note_calls.len());
+        assert_eq!(self.session.streams_open(), self.model.gets.len());
         for (at, key) in self.keys.iter().enumerate() {
             assert_eq!(self.session.is_in_flight(*key), self.model.requests[at].open, "request {at}");
         }
@@ -194,6 +199,10 @@ impl Bench {
             Step::AppNotes { note, related, size } => self.app_notes(note, related, size),
             Step::AppReads(count) => {
                 for _ in 0..count {
+                    // An app that is called is done with a notification, the oldest first.
+                    if let Some(len) = self.model.note_calls.pop_front() {
+                        self.session.handle_note_done(len);
+                    }
                     if self.app_woken {
                         self.app_reads();
                     }

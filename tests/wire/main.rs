@@ -15,6 +15,7 @@ mod faults;
 mod junk;
 mod lifetime;
 mod modes;
+mod notes;
 mod over_core;
 mod over_service;
 mod over_socket;

@@ -68,6 +68,8 @@ pub(super) struct Call<S> {
     cell: Arc<Cell<S>>,
     /// `None` for a notification.
     request: Option<(RequestKey, RequestId)>,
+    /// The size of the message, by which the session counts notifications.
+    len: usize,
     /// It has been polled, so that its request may have been cancelled since.
     waiting: bool,
 }
@@ -78,8 +80,9 @@ impl<S> Call<S> {
         hub: Arc<Hub<S>>,
         cell: Arc<Cell<S>>,
         request: Option<(RequestKey, RequestId)>,
+        len: usize,
     ) -> Self {
-        Self { future, hub, cell, request, waiting: false }
+        Self { future, hub, cell, request, len, waiting: false }
     }
 
     /// `None` once the request is over without the call's doing.
@@ -187,15 +190,19 @@ impl<S> Future for Call<S> {
 impl<S> Unpin for Call<S> {}
 
 impl<S> Drop for Call<S> {
+    /// However the call for a notification has ended, there is room for another.
     fn drop(&mut self) {
-        if self.waiting && self.request.is_none() {
+        if self.request.is_none() {
             let who = self.number();
-            self.cell.lock().forget(who);
+            let mut inner = self.cell.lock();
+            inner.forget(who);
+            inner.session.handle_note_done(self.len);
         }
     }
 }
 
-/// Takes a notification to a handler: what it does at once is done before the 202; the rest is a task.
+/// Takes a notification to a handler: what it does at once is done before the 202; the rest is a task, of which the session
+/// has let in only so many.
 pub(super) async fn take_in<R: Runtime, S: Send + Sync + 'static>(runtime: &R, call: Call<S>) {
     let mut call = Some(call);
     std::future::poll_fn(|cx| {

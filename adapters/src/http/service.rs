@@ -294,9 +294,10 @@ async fn deliver<R: Runtime, B: Backend>(
     };
     let call = |inbound: Inbound<Arc<Parts>>, answering: Option<Answering>| {
         let request: Option<(RequestKey, _)> = answering.as_ref().map(|request| (request.key, request.id.clone()));
+        let len = inbound.message.raw().len();
         let context = Context::new(hub, &cell, inbound.context?, answering);
         let future = shared.backend.call(context, inbound.message)?;
-        Some(Call::new(future, Arc::clone(hub), Arc::clone(&cell), request))
+        Some(Call::new(future, Arc::clone(hub), Arc::clone(&cell), request, len))
     };
     match (action, asked) {
         (MessageAction::Refuse { id, outcome }, _) => outcome.respond_in(era, id.as_ref()).map(Body::whole),

@@ -15,6 +15,7 @@
 //! Rests on 2025-11-25, basic, transports (sending messages, listening, multiple connections) and cancellation.
 
 mod app;
+mod calls;
 mod end;
 mod inbox;
 mod log;
@@ -39,6 +40,7 @@ use crate::config::{ResponseMode, SessionConfig};
 use crate::id::RequestId;
 use crate::message::{Message, MessageKind};
 use crate::outcome::Outcome;
+use crate::session::calls::NoteCalls;
 use crate::session::inbox::Inbox;
 use crate::session::outgoing::ServerRequest;
 use crate::session::sorted::SortedMap;
@@ -62,6 +64,7 @@ pub struct Session<X> {
     standalone: Option<Box<Standalone>>,
     outgoing: SortedMap<RequestId, ServerRequest>,
     inbox: Inbox<X>,
+    note_calls: NoteCalls,
     effects: VecDeque<Effect>,
     serial: u64,
     /// A time before which nothing is due here; `MAX` if nothing ever is.
@@ -111,7 +114,8 @@ const LARGE: usize = 8;
 pub enum MessageAction<X> {
     /// A notification or response was taken in: 202.
     Accepted {
-        /// The message, for a session whose app is called and has to see it.
+        /// The message, for a session whose app is called and has to see it. Of a notification the driver owes one
+        /// [`Session::handle_note_done`].
         call: Option<Inbound<X>>,
     },
     /// A request is in flight now; its answer leaves through `connection`, whose head is held.
@@ -153,7 +157,7 @@ pub enum Effect {
     WakeConnection(ConnectionKey),
 }
 
-/// What was dropped or came to nothing, counted since the session began.
+/// What a session has taken in, what was dropped and what came to nothing, counted since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -163,6 +167,10 @@ pub struct Counters {
     pub client_responses_unmatched: u32,
     /// Notifications dropped for want of room or of a way to the client.
     pub notes_dropped: u32,
+    /// Requests of the client taken in.
+    pub requests: u64,
+    /// Requests that the client has cancelled.
+    pub requests_cancelled: u32,
     /// Requests ended because they had no connection, or took too long.
     pub requests_expired: u32,
     /// Responses of the app to no request in flight.
@@ -186,6 +194,7 @@ impl<X> Session<X> {
             standalone: None,
             outgoing: SortedMap::default(),
             inbox: Inbox::default(),
+            note_calls: NoteCalls::default(),
             effects: VecDeque::new(),
             serial: 0,
             deadline: Timestamp::MAX,
@@ -256,7 +265,7 @@ impl<X> Session<X> {
         matches!(self.phase, Phase::Ended(_) | Phase::Failed)
     }
 
-    /// What has come to nothing so far.
+    /// What has been counted so far.
     #[must_use]
     pub const fn counters(&self) -> Counters {
         self.counters
@@ -299,10 +308,12 @@ impl<X> Session<X> {
                 }
             },
             MessageKind::Notification(note) => {
-                if self.inbox_is_full(config, 2, message.raw().len()) {
+                let len = message.raw().len();
+                if self.notes_are_full(config, len) {
                     return refuse(None, Outcome::InboxFull { request: false });
                 }
                 let call = if note.method != "notifications/cancelled" || self.cancel(note) {
+                    self.begin_note(len);
                     self.deliver(message, context)
                 } else {
                     None

@@ -228,6 +228,7 @@ impl<X> Session<X> {
             Some(Reader::Held { .. } | Reader::Streaming { .. }) if self.kind == Kind::Modern => {
                 let members = stream.members.keys(key);
                 for request in members {
+                    self.counters.requests_cancelled += u32::from(self.is_in_flight(request));
                     self.end_request(request, Outcome::Accepted);
                 }
                 Disconnect::Done

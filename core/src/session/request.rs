@@ -72,6 +72,7 @@ impl<X> Session<X> {
         })?;
         let key = RequestKey { stream, position: 0 };
         self.in_flight.insert(request.id.clone(), key);
+        self.counters.requests += 1;
         if initialize {
             let until = now.saturating_add(config.start_timeout);
             self.phase = Phase::Starting { request: key, until };
@@ -93,7 +94,10 @@ impl<X> Session<X> {
                 self.counters.cancellations_unmatched += 1;
                 return false;
             }
-            Some(key) => self.end_request(key, Outcome::Accepted),
+            Some(key) => {
+                self.counters.requests_cancelled += 1;
+                self.end_request(key, Outcome::Accepted);
+            }
             None => self.counters.cancellations_unmatched += 1,
         }
         true

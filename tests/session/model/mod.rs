@@ -94,6 +94,8 @@ pub(super) struct Counts {
     pub(super) cancellations_unmatched: u32,
     pub(super) client_responses_unmatched: u32,
     pub(super) notes_dropped: u32,
+    pub(super) requests: u64,
+    pub(super) requests_cancelled: u32,
     pub(super) requests_expired: u32,
     pub(super) responses_unmatched: u32,
     pub(super) server_requests_failed: u32,
@@ -112,6 +114,8 @@ pub(super) struct Model {
     pub(super) gets: Vec<Get>,
     pub(super) questions: BTreeMap<i64, Question>,
     pub(super) inbox: VecDeque<ForApp>,
+    /// The lengths of the notifications that an app which is called is not done with.
+    pub(super) note_calls: VecDeque<usize>,
     pub(super) counts: Counts,
     /// Numbers requests and the questions of calls.
     pub(super) serial: i64,
@@ -217,6 +221,7 @@ impl Model {
             ResponseMode::Sse => Some(std::time::Duration::ZERO),
         };
         self.serial += 1;
+        self.counts.requests += 1;
         self.requests.push(Request {
             id,
             mode,
@@ -241,10 +246,13 @@ impl Model {
                 self.counts.cancellations_unmatched += 1;
                 return None;
             }
-            Some(at) => self.stop(at, &Outcome::Accepted),
+            Some(at) => {
+                self.counts.requests_cancelled += 1;
+                self.stop(at, &Outcome::Accepted);
+            }
             None => self.counts.cancellations_unmatched += 1,
         }
-        self.for_app(ForApp::Raw(raw.to_owned()));
+        self.note_for_app(raw);
         None
     }
 
@@ -252,8 +260,16 @@ impl Model {
         if self.over() {
             Some(Outcome::SessionNotFound)
         } else {
-            self.inbox_full(2).then_some(Outcome::InboxFull { request: false })
+            let full = self.inbox_full(2) || self.note_calls.len() >= self.config.inbox_count;
+            full.then_some(Outcome::InboxFull { request: false })
         }
+    }
+
+    pub(super) fn note_for_app(&mut self, raw: &str) {
+        if self.call {
+            self.note_calls.push_back(raw.len());
+        }
+        self.for_app(ForApp::Raw(raw.to_owned()));
     }
 
     /// Ends a request without an answer of the app.
