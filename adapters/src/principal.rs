@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 /// The verified identity that a request carries. The one that created a session owns it.
 ///
-/// An authentication layer in front of the service puts it into the request's extensions; without one every request is anonymous.
+/// [`McpService::authenticate`](crate::http::McpService::authenticate) finds it out, or an authentication layer in front of the
+/// service puts it into the request's extensions; without either every request is anonymous.
 /// It must be a stable name of the identity (client, issuer and subject together), never a credential: tokens are refreshed, and
 /// what is compared here must not change with them.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]

@@ -15,7 +15,7 @@ use crate::raw::{Exchange, GONE, Read as _, Site, app, handler, pass};
 use crate::row::{UNKNOWN, delete, get, post, request};
 
 /// All ways to ask for a session, the ways that are wrong for another reason included.
-fn ways(session: &str) -> Vec<(&'static str, Request<Upload>)> {
+pub(crate) fn ways(session: &str) -> Vec<(&'static str, Request<Upload>)> {
     let with = |mut request: Request<Upload>, name: &'static str, value: &'static str| {
         request.headers_mut().insert(name, HeaderValue::from_static(value));
         request
@@ -49,7 +49,7 @@ fn ways(session: &str) -> Vec<(&'static str, Request<Upload>)> {
 }
 
 /// Status, headers in their order, and body.
-fn bytes(answer: &Answer) -> (Option<u16>, Vec<(String, String)>, String, bool) {
+pub(crate) fn bytes(answer: &Answer) -> (Option<u16>, Vec<(String, String)>, String, bool) {
     let headers = answer.head.iter().flat_map(|(_, headers)| headers.iter());
     let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().expect("text").to_owned())).collect();
     (answer.status(), headers, answer.text(), answer.done)

@@ -19,6 +19,7 @@ mod notes;
 mod over_core;
 mod over_service;
 mod over_socket;
+mod owners;
 mod raw;
 mod row;
 mod secrets;

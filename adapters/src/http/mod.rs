@@ -1,5 +1,6 @@
 //! HTTP: the service, its bodies, and serving on sockets of our own.
 
+mod authenticate;
 mod body;
 #[cfg(feature = "hyper")]
 mod connection;
@@ -13,6 +14,7 @@ mod read;
 mod serve;
 mod service;
 
+pub use authenticate::{Authenticate, BearerTokens, BearerTokensError, CredentialsError};
 pub use body::Body;
 #[cfg(feature = "hyper")]
 pub use serve::{ServeConfig, serve};

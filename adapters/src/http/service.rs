@@ -21,6 +21,7 @@ use sessile_core::{
     PostHead,
 };
 
+use super::authenticate::{Authenticate, CredentialsError};
 use super::body::Body;
 use super::exchange::{Answer, Call, Connection, era_of, stream, take_in};
 use super::read::{ReadError, discard, read_body};
@@ -36,9 +37,11 @@ use crate::runtime::Runtime;
 /// It is a [`tower_service::Service`] and, with the feature `hyper`, hyper's own; both are always ready and never fail. By
 /// default it answers on every path, for routers that have chosen it by path already.
 ///
-/// A layer before it may put a [`Principal`] into the request's extensions.
+/// Who asks is what [`McpService::authenticate`] was given to find out; without it, a layer before the service may put a
+/// [`Principal`] into the request's extensions, and a request without one is anonymous.
 pub struct McpService<R: Runtime, B: Backend> {
     shared: Arc<Shared<R, B>>,
+    authenticate: Option<Arc<dyn Authenticate>>,
     path: Option<Arc<str>>,
 }
 
@@ -49,13 +52,24 @@ type State<B> = <B as Sealed>::State;
 
 impl<R: Runtime, B: Backend> McpService<R, B> {
     pub(crate) const fn new(shared: Arc<Shared<R, B>>) -> Self {
-        Self { shared, path: None }
+        Self { shared, authenticate: None, path: None }
     }
 
     /// Answers on this path alone, with or without a slash at its end; others are a plain 404, never a redirect.
     #[must_use]
     pub fn path(mut self, path: &str) -> Self {
         self.path = Some(path.trim_end_matches('/').into());
+        self
+    }
+
+    /// Verifies the credentials of every request, after its method, `Host` and `Origin` and before all else: whoever has none
+    /// gets 401, whatever session is named, and costs neither a session nor a child.
+    ///
+    /// It decides alone: a [`Principal`] in the extensions no longer counts. An `Authorization` header that it has seen goes no
+    /// further, since an app that is not its audience must not have it.
+    #[must_use]
+    pub fn authenticate(mut self, authenticate: impl Authenticate) -> Self {
+        self.authenticate = Some(Arc::new(authenticate));
         self
     }
 
@@ -71,7 +85,7 @@ impl<R: Runtime, B: Backend> McpService<R, B> {
                 Outcome::NotTheEndpoint.respond(None).map(Body::whole),
             )));
         }
-        ResponseFuture(Box::pin(answer(Arc::clone(&self.shared), parts, body)))
+        ResponseFuture(Box::pin(answer(Arc::clone(&self.shared), self.authenticate.clone(), parts, body)))
     }
 }
 
@@ -80,6 +94,7 @@ const SECRET: [HeaderName; 5] = [AUTHORIZATION, COOKIE, LAST_EVENT_ID, MCP_SESSI
 
 async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
     shared: Arc<Shared<R, B>>,
+    authenticate: Option<Arc<dyn Authenticate>>,
     mut parts: Parts,
     body: Q,
 ) -> Response<Body> {
@@ -88,8 +103,18 @@ async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
         value.set_sensitive(true);
     }
     let hub = &shared.hub;
-    let principal = parts.extensions.get::<Principal>().cloned().unwrap_or_default();
-    match hub.gate.head(shared.served(shared.backend.known_eras()), &parts) {
+    let mut principal = Principal::ANONYMOUS;
+    let action = hub.gate.head_with_credentials(shared.served(shared.backend.known_eras()), &parts, || {
+        principal = match &authenticate {
+            Some(authenticate) => authenticate.authenticate(&parts).map_err(CredentialsError::outcome)?,
+            None => parts.extensions.get::<Principal>().cloned().unwrap_or_default(),
+        };
+        Ok(())
+    });
+    if authenticate.is_some() {
+        parts.headers.remove(AUTHORIZATION);
+    }
+    match action {
         HeadAction::Answer { era, outcome } => refuse_unread(&shared, &parts, body, era, &outcome).await,
         HeadAction::Delete(id) => match hub.route(id, &principal) {
             Err(rejection) => rejection.outcome().respond(None).map(Body::whole),
@@ -369,7 +394,7 @@ impl fmt::Debug for ResponseFuture {
 
 impl<R: Runtime, B: Backend> Clone for McpService<R, B> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), path: self.path.clone() }
+        Self { shared: Arc::clone(&self.shared), authenticate: self.authenticate.clone(), path: self.path.clone() }
     }
 }
 
