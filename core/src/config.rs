@@ -213,9 +213,15 @@ pub struct SessionConfig {
     pub initialize_window: Duration,
     /// How often a silent stream sends a comment. Zero: never. Default: 15 s.
     pub keep_alive: Duration,
-    /// Messages that wait in one stream for a reader, in bytes; beyond it the oldest notifications go. Default: 4 MiB.
+    /// How long an event that was sent can be resumed before, and a stream that has finished can be resumed. What goes earlier
+    /// for want of room, see `log_bytes` and `log_count`. Default: 5 min.
+    pub log_age: Duration,
+    /// Messages that wait in one stream for a reader, in bytes; beyond it the oldest notifications go. With `resume` this counts
+    /// what was sent and is kept too, which goes first; a reader that is behind by more is disconnected; and the
+    /// finished streams of a session have the same bound together. Default: 4 MiB.
     pub log_bytes: usize,
-    /// Messages that wait in one stream for a reader, in number; beyond it the oldest notifications go. Default: 1,024.
+    /// Messages that wait in one stream for a reader, in number; beyond it the oldest notifications go. With `resume` as
+    /// for `log_bytes`; and so many finished streams are kept in a session. Default: 1,024.
     pub log_count: usize,
     /// Requests of the client in flight at once. Default: 1,024.
     pub max_in_flight: usize,
@@ -225,6 +231,12 @@ pub struct SessionConfig {
     pub max_server_requests: usize,
     /// GET streams open at once; beyond it the oldest is closed. Default: 4.
     pub max_standalone: usize,
+    /// How long the answer to a request may stream over one connection before it is ended, so that the client comes back for
+    /// the rest after `retry`. Only with `resume`, and for clients that expect it (2025-11-25). `None`: as long as it takes.
+    /// Default: `None`.
+    pub poll_after: Option<Duration>,
+    /// Whether events have ids and clients can resume a stream after one. Default: no; the program turns it on.
+    pub resume: bool,
     /// What `retry` tells clients when a stream is ended early. Default: 1 s.
     pub retry: Duration,
     /// How long a request of the app waits for a connection to take it. Default: 60 s.
@@ -242,12 +254,15 @@ impl Default for SessionConfig {
             inbox_count: 1_024,
             initialize_window: Duration::from_secs(5),
             keep_alive: Duration::from_secs(15),
+            log_age: Duration::from_secs(5 * 60),
             log_bytes: 4 << 20,
             log_count: 1_024,
             max_in_flight: 1_024,
             max_request_age: None,
             max_server_requests: 256,
             max_standalone: 4,
+            poll_after: None,
+            resume: false,
             retry: Duration::from_secs(1),
             server_request_timeout: Duration::from_secs(60),
             start_timeout: Duration::from_secs(120),
@@ -267,12 +282,14 @@ impl SessionConfig {
         ] {
             positive(name, count)?;
         }
-        for (name, time) in
-            [("server_request_timeout", self.server_request_timeout), ("start_timeout", self.start_timeout)]
-        {
+        for (name, time) in [
+            ("log_age", self.log_age),
+            ("server_request_timeout", self.server_request_timeout),
+            ("start_timeout", self.start_timeout),
+        ] {
             positive_time(name, time)?;
         }
-        Ok(())
+        self.poll_after.map_or(Ok(()), |time| positive_time("poll_after", time))
     }
 }
 

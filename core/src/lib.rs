@@ -104,8 +104,8 @@
 //! let action = session.handle_message(now, &config.session, message, (), post.mode);
 //! let MessageAction::Open { request, connection, .. } = action else { panic!("refused") };
 //! let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#;
-//! session.handle_response(request, Bytes::from(answer));
-//! assert_eq!(session.poll_head(now, connection), Head::Json(Bytes::from(answer)));
+//! session.handle_response(now, &config.session, request, Bytes::from(answer));
+//! assert_eq!(session.poll_head(now, &config.session, connection), Head::Json(Bytes::from(answer)));
 //!
 //! // The exchange is over.
 //! table.handle_response_finished(now, key);

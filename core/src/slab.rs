@@ -165,6 +165,13 @@ impl<T> Slab<T> {
         })
     }
 
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().filter_map(|slot| match &mut slot.content {
+            Content::Occupied(value) => Some(value),
+            Content::Vacant(_) => None,
+        })
+    }
+
     #[cfg(test)]
     pub(crate) fn capacity(&self) -> usize {
         self.slots.capacity()

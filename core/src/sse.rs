@@ -34,6 +34,13 @@ pub fn write_retry(out: &mut BytesMut, retry: Duration) {
     out.put_slice(format!("retry: {}\n\n", retry.as_millis()).as_bytes());
 }
 
+/// Writes the event that a stream begins with: nothing but its id, after which the stream can be resumed, and how long a client
+/// should wait before it does. Only for clients that expect an event without data (2025-11-25).
+pub fn write_priming(out: &mut BytesMut, id: EventId, retry: Duration) {
+    write_id(out, id.stream, id.sequence.get());
+    out.put_slice(format!("retry: {}\ndata: \n\n", retry.as_millis()).as_bytes());
+}
+
 fn write_id(out: &mut BytesMut, stream: u64, sequence: u64) {
     out.put_slice(format!("id: {stream}-{sequence}\n").as_bytes());
 }
@@ -85,6 +92,9 @@ mod tests {
         write_message(&mut out, Some(EventId { stream: 3, sequence: NonZeroU64::MIN }), b"{}");
         write_retry(&mut out, Duration::from_millis(1_500));
         assert_eq!(&out[..], b"event: message\nid: 3-1\ndata: {}\n\nretry: 1500\n\n");
+        out.clear();
+        write_priming(&mut out, EventId { stream: 3, sequence: NonZeroU64::MIN }, Duration::from_secs(1));
+        assert_eq!(&out[..], b"id: 3-1\nretry: 1000\ndata: \n\n");
     }
 
     // R220, R221, R222

@@ -14,7 +14,7 @@ impl World {
     pub(super) fn poll(&mut self, exchange: usize) {
         if let State::Held { key, connection, .. } = self.exchanges[exchange].state {
             let Some(session) = self.sessions.get_mut(&key) else { return };
-            let head = session.poll_head(self.now, connection);
+            let head = session.poll_head(self.now, &self.config.session, connection);
             let initialize = self.exchanges[exchange].initialize;
             let announced = initialize && session.announces_id();
             let mut headers = match head {
@@ -55,17 +55,17 @@ impl World {
             let mut out = BytesMut::new();
             let mut output = ReaderOutput::Ready;
             while output == ReaderOutput::Ready {
-                output = session.poll_frames(&self.config.session, connection, &mut out, usize::MAX);
+                output = session.poll_frames(self.now, &self.config.session, connection, &mut out, usize::MAX);
             }
             let answer = &mut self.exchanges[exchange].answer;
             answer.body.extend_from_slice(&out);
-            answer.done = output == ReaderOutput::Finished;
+            answer.done = matches!(output, ReaderOutput::Detached | ReaderOutput::Finished);
             let done = answer.done;
             if done {
                 self.exchanges[exchange].state = State::Done;
             }
             self.settle(key);
-            if done {
+            if output == ReaderOutput::Finished {
                 self.table.handle_response_finished(self.now, key);
             }
         }
@@ -81,7 +81,7 @@ impl World {
             }
         };
         let Some(session) = self.sessions.get_mut(&key) else { return };
-        let opened = session.open_standalone(&self.config.session, position);
+        let opened = session.open_get(self.now, &self.config.session, position);
         self.settle(key);
         match opened {
             Err(outcome) => {

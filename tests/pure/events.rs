@@ -89,7 +89,7 @@ impl World {
             };
             let message = Message::parse(text.into()).expect("a script writes messages");
             match (self.delivery, message.as_request().is_none() && message.method().is_none()) {
-                (Delivery::Call, true) => session.handle_response(request, message.into_raw()),
+                (Delivery::Call, true) => session.handle_response(self.now, config, request, message.into_raw()),
                 (Delivery::Call, false) => {
                     let related = (relation == related).then_some(request);
                     session.push_call_note(self.now, config, message.into_raw(), related);

@@ -59,7 +59,7 @@ impl Bench {
     }
 
     pub(super) fn client_gets(&mut self) {
-        let found = self.session.open_standalone(&self.config, None);
+        let found = self.session.open_get(self.now, &self.config, None);
         self.drain();
         if self.model.over() {
             assert_eq!(found, Err(Outcome::SessionNotFound));
@@ -122,7 +122,7 @@ impl Bench {
             let Some(at) = self.model.requests.len().checked_sub(usize::from(which) + 1) else { return };
             let (id, what) = (self.model.requests[at].id, if error { "error" } else { "result" });
             let raw = format!(r#"{{"jsonrpc":"2.0","id":{id},"{what}":{tag}}}"#);
-            self.session.handle_response(self.keys[at], raw.clone().into());
+            self.session.handle_response(self.now, &self.config, self.keys[at], raw.clone().into());
             self.model.respond(at, error, raw);
         } else {
             let only = self.model.in_flight();

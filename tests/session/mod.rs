@@ -219,7 +219,7 @@ impl Bench {
                 }
             }
             Step::Drain => {
-                self.session.begin_drain();
+                self.session.begin_drain(&self.config);
                 self.model.drain();
             }
             Step::End(reason) => {
@@ -337,7 +337,7 @@ impl Bench {
             Dest::Request(request) => self.expect_frames(request, limit),
         };
         let mut out = BytesMut::new();
-        let found = self.session.poll_frames(&self.config, key, &mut out, limit);
+        let found = self.session.poll_frames(self.now, &self.config, key, &mut out, limit);
         assert_eq!((text(&out), found), (expected, output), "connection {at}");
         self.drain();
         let connection = &mut self.connections[at];
@@ -350,12 +350,12 @@ impl Bench {
     fn poll_head(&mut self, at: usize) -> bool {
         let Connection { key, dest, .. } = self.connections[at];
         let Dest::Request(request) = dest else {
-            assert_eq!(self.session.poll_head(self.now, key), Head::Stream);
+            assert_eq!(self.session.poll_head(self.now, &self.config, key), Head::Stream);
             self.connections[at].streaming = true;
             return true;
         };
         let expected = self.expect_head(request);
-        let found = self.session.poll_head(self.now, key);
+        let found = self.session.poll_head(self.now, &self.config, key);
         assert_eq!(found, expected, "request {request}");
         self.drain();
         let connection = &mut self.connections[at];

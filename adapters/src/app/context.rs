@@ -181,6 +181,30 @@ impl<S> Context<S> {
         read_answer(&answer.map_err(lost)?)
     }
 
+    /// Ends the connection that this request is answered over, so that the client comes back for the rest after `retry` (SEP-1699); what
+    /// the call says meanwhile waits for it. For calls that take long and say little.
+    ///
+    /// `false`, and nothing changes, if the client can't come back: resumption is off, the client is of a revision before
+    /// 2025-11-25, it takes one JSON body, or the request is over.
+    #[must_use]
+    pub fn close_stream(&self, retry: Option<Duration>) -> bool {
+        let Some(request) = &self.request else { return false };
+        let mut inner = self.cell.lock();
+        let closed = inner.session.close_stream(&self.hub.config.session, request.key, retry);
+        self.hub.settle(&self.cell, inner);
+        closed
+    }
+
+    /// Ends the connections that wait for messages which belong to no request, so that the client comes back after `retry`. `false` as
+    /// with [`Context::close_stream`].
+    #[must_use]
+    pub fn close_standalone_stream(&self, retry: Option<Duration>) -> bool {
+        let mut inner = self.cell.lock();
+        let closed = inner.session.close_standalone_stream(&self.hub.config.session, retry);
+        self.hub.settle(&self.cell, inner);
+        closed
+    }
+
     /// Waits on the clock of the runtime that the manager was built with.
     pub async fn sleep(&self, duration: Duration) {
         self.hub.clock.sleep_until(self.hub.now().saturating_add(duration)).await;

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use http::request::Parts;
 use sessile_core::session::Relation;
@@ -151,6 +152,32 @@ impl Sender {
     /// If the session has ended.
     pub fn send_unrelated(&self, message: Message) -> Result<(), SendError> {
         self.push(message, |_| Relation::Unrelated)
+    }
+
+    /// Ends the connection that the client's request with this id is answered over, so that the client comes back for the rest after
+    /// `retry` (SEP-1699); what the server says meanwhile waits for it.
+    ///
+    /// `false`, and nothing changes, if the client can't come back: resumption is off, the client is of a revision before
+    /// 2025-11-25, it takes one JSON body, or the request is over.
+    #[must_use]
+    pub fn close_stream(&self, request: &RequestId, retry: Option<Duration>) -> bool {
+        let Half { cell, hub } = &self.0;
+        let mut inner = cell.lock();
+        let request = inner.session.request_with_id(request);
+        let closed = request.is_some_and(|request| inner.session.close_stream(&hub.config.session, request, retry));
+        hub.settle(cell, inner);
+        closed
+    }
+
+    /// Ends the connections that wait for messages which belong to no request, so that the client comes back after `retry`. `false` as
+    /// with [`Sender::close_stream`].
+    #[must_use]
+    pub fn close_standalone_stream(&self, retry: Option<Duration>) -> bool {
+        let Half { cell, hub } = &self.0;
+        let mut inner = cell.lock();
+        let closed = inner.session.close_standalone_stream(&hub.config.session, retry);
+        hub.settle(cell, inner);
+        closed
     }
 
     /// The session.

@@ -41,6 +41,20 @@ impl<S> Connection<S> {
     fn cell(&self) -> &Arc<Cell<S>> {
         &self.ticket.cell
     }
+
+    /// Whether the session has said that this connection gets nothing more. Whether its exchange is kept for the request is said with
+    /// it.
+    fn ends_with(&mut self, output: ReaderOutput) -> bool {
+        self.finished = match output {
+            ReaderOutput::Detached => {
+                self.ticket.kept = true;
+                true
+            }
+            ReaderOutput::Finished => true,
+            ReaderOutput::Pending | ReaderOutput::Ready => false,
+        };
+        self.finished
+    }
 }
 
 impl<S> Drop for Connection<S> {
@@ -139,12 +153,13 @@ impl<S> Call<S> {
         request: Option<RequestKey>,
         reply: Reply,
     ) -> Option<MutexInner<'a>> {
+        let now = hub.now();
         match reply.0 {
             ReplyKind::Message(raw) => {
                 let request = request?;
                 let mut inner = cell.lock();
                 inner.calls.take(request);
-                inner.session.handle_response(request, raw);
+                inner.session.handle_response(now, &hub.config.session, request, raw);
                 Some(inner)
             }
             ReplyKind::None => {
@@ -153,7 +168,8 @@ impl<S> Call<S> {
                 let mut inner = cell.lock();
                 inner.calls.take(request);
                 let id = inner.session.request_id(request)?.clone();
-                inner.session.handle_response(request, error_message(&id, -32603, "No answer"));
+                let error = error_message(&id, -32603, "No answer");
+                inner.session.handle_response(now, &hub.config.session, request, error);
                 Some(inner)
             }
             ReplyKind::Crash(error) => {
@@ -261,12 +277,11 @@ impl<R: Runtime, S: Send + Sync + 'static> Answer<R, S> {
             }
             Head::Stream | Head::Hold { .. } => {
                 let mut first = BytesMut::new();
-                let config = &connection.hub().config.session;
-                let output = inner.session.poll_frames(config, connection.key, &mut first, CHUNK);
+                let (now, config) = (connection.hub().now(), &connection.hub().config.session);
+                let output = inner.session.poll_frames(now, config, connection.key, &mut first, CHUNK);
                 connection.hub().settle(&cell, inner);
                 let first = first.freeze();
-                if output == ReaderOutput::Finished {
-                    connection.finished = true;
+                if connection.ends_with(output) {
                     event_stream(Body::whole(first))
                 } else {
                     let alarm = std::mem::replace(&mut self.alarm, Alarm::new());
@@ -305,7 +320,7 @@ impl<R: Runtime, S: Send + Sync + 'static> Future for Answer<R, S> {
         let completed = reply.and_then(|reply| Call::complete(&hub, &cell, Some(this.request), reply));
         let mut inner = completed.unwrap_or_else(|| cell.lock());
         loop {
-            let head = inner.session.poll_head(hub.now(), connection.key);
+            let head = inner.session.poll_head(hub.now(), &hub.config.session, connection.key);
             let Head::Hold { until } = head else {
                 let Some(connection) = this.connection.take() else { return Poll::Pending };
                 let response = this.respond(head, connection, inner);
@@ -369,16 +384,16 @@ impl<R: Runtime, S: Send + Sync + 'static> Events for EventReader<R, S> {
         let hub = Arc::clone(self.connection.hub());
         let config = &hub.config.session;
         let mut frames = BytesMut::new();
+        let now = hub.now();
         let mut inner = self.connection.cell().lock();
-        let output = inner.session.poll_frames(config, self.connection.key, &mut frames, CHUNK);
+        let output = inner.session.poll_frames(now, config, self.connection.key, &mut frames, CHUNK);
         if output == ReaderOutput::Pending && frames.is_empty() {
             inner.connections.register(self.connection.key, cx.waker());
         } else {
             inner.connections.take(self.connection.key);
         }
         hub.settle(self.connection.cell(), inner);
-        self.finished = output == ReaderOutput::Finished;
-        self.connection.finished = self.finished;
+        self.finished = self.connection.ends_with(output);
         if !frames.is_empty() {
             self.quiet = None;
             return Poll::Ready(Some(frames.freeze()));

@@ -225,7 +225,7 @@ fn open_stream<R: Runtime, B: Backend>(
     };
     let cell = Arc::clone(&ticket.cell);
     let mut inner = cell.lock();
-    let opened = inner.session.open_standalone(&shared.hub.config.session, position);
+    let opened = inner.session.open_get(shared.hub.now(), &shared.hub.config.session, position);
     shared.hub.settle(&cell, inner);
     match opened {
         Ok(key) => stream(shared.runtime.clone(), Connection::new(ticket, key)),

@@ -364,7 +364,7 @@ impl<S> Hub<S> {
         drop(tables);
         for cell in cells {
             let mut inner = cell.lock();
-            inner.session.begin_drain();
+            inner.session.begin_drain(&self.config.session);
             self.settle(&cell, inner);
         }
     }

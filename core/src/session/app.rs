@@ -45,7 +45,7 @@ impl<X> Session<X> {
         }
         match message.kind() {
             MessageKind::Response(response) => match self.answered_request(response) {
-                Some(request) => self.handle_response(request, self.with_id(request, message)),
+                Some(request) => self.handle_response(now, config, request, self.with_id(request, message)),
                 None => self.counters.responses_unmatched += 1,
             },
             MessageKind::Request(request) => {
@@ -97,7 +97,7 @@ impl<X> Session<X> {
 
     /// The app's answer to a request in flight; for one that isn't, nothing happens. `raw` is the whole JSON-RPC
     /// response.
-    pub fn handle_response(&mut self, key: RequestKey, raw: Bytes) {
+    pub fn handle_response(&mut self, now: Timestamp, config: &SessionConfig, key: RequestKey, raw: Bytes) {
         if self.is_over() || !self.is_in_flight(key) {
             self.counters.responses_unmatched += 1;
             return;
@@ -111,12 +111,14 @@ impl<X> Session<X> {
         member.open = false;
         self.in_flight.remove(&member.id);
         stream.open -= 1;
-        if stream.reader.is_some() {
+        stream.answers += 1;
+        if stream.has_reader() {
             // The bounds of the log are for notes: those that wait are not dropped because the answer is large.
             stream.log.push(Entry::Response, raw);
+            stream.log.trim(config);
         }
         self.fail_outgoing_of(key);
-        self.after_answer(key);
+        self.after_answer(key, Some((now, config)));
     }
 
     /// The app has answered `initialize`.
@@ -225,6 +227,7 @@ impl<X> Session<X> {
 
     /// Appends to a stream's log and wakes whoever reads it.
     pub(super) fn append(&mut self, config: &SessionConfig, place: Place, entry: Entry, raw: Bytes) {
+        let ids = self.has_ids(config);
         let (log, reader) = match place {
             Place::Request(key) => {
                 let Some(stream) = self.streams.get_mut(key) else { return };
@@ -238,7 +241,15 @@ impl<X> Session<X> {
             }
         };
         log.push(entry, raw);
-        self.counters.notes_dropped += log.enforce(config);
+        log.trim(config);
+        if ids && log.is_over(config) {
+            self.cut_off(config, place);
+        }
+        let log = match place {
+            Place::Request(key) => self.streams.get_mut(key).map(|stream| &mut stream.log),
+            Place::Standalone => self.standalone.as_mut().map(|standalone| &mut standalone.log),
+        };
+        self.counters.notes_dropped += log.map_or(0, |log| log.enforce(config));
         if let Some(reader) = reader {
             self.effects.push_back(Effect::WakeConnection(reader));
         }

@@ -43,8 +43,12 @@ impl<X> Session<X> {
         }
         if self.streams.iter().any(|(_, stream)| stream.detached.is_some()) || config.max_request_age.is_some() {
             for key in self.expired_requests(now, config) {
-                self.expire(key);
+                self.expire(now, config, key);
             }
+        }
+        if self.has_ids(config) {
+            self.expire_kept(now, config);
+            self.pause_long(now, config);
         }
         self.expire_outgoing(now);
         self.deadline = self.next_deadline(config);
@@ -54,9 +58,9 @@ impl<X> Session<X> {
 
     /// No new requests and no new GET from now on, and the open GETs end with a word on when to come back, the newest after
     /// what waits for it. What is in flight goes on.
-    pub fn begin_drain(&mut self) {
+    pub fn begin_drain(&mut self, config: &SessionConfig) {
         self.draining = true;
-        self.close_standalone(Closing::Retry);
+        self.close_standalone(Closing::Retry(config.retry));
     }
 
     /// Ends the session: every open request gets an error, every stream ends, the app is told. Once; later calls
@@ -77,8 +81,9 @@ impl<X> Session<X> {
         self.phase = Phase::Ended(reason);
         let open: Vec<RequestKey> = self.in_flight.iter().map(|(_, key)| *key).collect();
         for key in open {
-            self.end_request(key, outcome.clone());
+            self.end_request(key, outcome.clone(), None);
         }
+        self.forget_finished();
         self.in_flight.clear();
         self.fail_all_outgoing();
         self.close_standalone(Closing::Final);
@@ -90,7 +95,7 @@ impl<X> Session<X> {
         self.effects.push_back(Effect::WakeApp);
     }
 
-    fn close_standalone(&mut self, how: Closing) {
+    pub(super) fn close_standalone(&mut self, how: Closing) {
         let Some(standalone) = &mut self.standalone else { return };
         for reader in standalone.readers.iter_mut().filter(|reader| reader.closing.is_none()) {
             reader.closing = Some(how);
@@ -118,7 +123,7 @@ impl<X> Session<X> {
         age.into_iter().chain(detached).min()
     }
 
-    fn expire(&mut self, key: RequestKey) {
+    fn expire(&mut self, now: Timestamp, config: &SessionConfig, key: RequestKey) {
         let Some(id) = self.request_id(key) else { return };
         if self.delivery == Delivery::Inbox {
             let reason = "the request has expired";
@@ -131,7 +136,7 @@ impl<X> Session<X> {
             }
         }
         self.counters.requests_expired += 1;
-        self.end_request(key, Outcome::RequestExpired);
+        self.end_request(key, Outcome::RequestExpired, Some((now, config)));
     }
 
     fn next_deadline(&self, config: &SessionConfig) -> Timestamp {
@@ -141,6 +146,7 @@ impl<X> Session<X> {
         };
         let requests = self.in_flight.iter().filter_map(|(_, key)| self.request_deadline(*key, config));
         let outgoing = self.outgoing.iter().filter_map(|(_, request)| request.untaken_until);
-        start.into_iter().chain(requests).chain(outgoing).min().unwrap_or(Timestamp::MAX)
+        let kept = self.next_of_kept(config);
+        start.into_iter().chain(requests).chain(outgoing).chain(kept).min().unwrap_or(Timestamp::MAX)
     }
 }

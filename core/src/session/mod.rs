@@ -22,6 +22,7 @@ mod log;
 mod outgoing;
 mod reader;
 mod request;
+mod resume;
 mod sorted;
 mod stream;
 #[cfg(test)]
@@ -43,6 +44,7 @@ use crate::outcome::Outcome;
 use crate::session::calls::NoteCalls;
 use crate::session::inbox::Inbox;
 use crate::session::outgoing::ServerRequest;
+use crate::session::resume::Kept;
 use crate::session::sorted::SortedMap;
 use crate::session::stream::{RequestStream, Standalone};
 use crate::slab::Slab;
@@ -62,6 +64,8 @@ pub struct Session<X> {
     streams: Slab<RequestStream>,
     in_flight: SortedMap<RequestId, RequestKey>,
     standalone: Option<Box<Standalone>>,
+    /// What resuming needs, once an event was numbered.
+    kept: Option<Box<Kept>>,
     outgoing: SortedMap<RequestId, ServerRequest>,
     inbox: Inbox<X>,
     note_calls: NoteCalls,
@@ -145,7 +149,8 @@ pub enum Effect {
     End(EndReason),
     /// The app has answered `initialize` with a result.
     Established,
-    /// A request that had outlived its connection has ended: give one exchange of the session back.
+    /// A request that had outlived its connection has ended, or has a connection again: give one exchange of the session
+    /// back. Once for each time that the session was told to keep one.
     Release,
     /// The answer to a request of the app is there.
     WakeAnswer(ServerRequestKey),
@@ -173,6 +178,8 @@ pub struct Counters {
     pub requests_cancelled: u32,
     /// Requests ended because they had no connection, or took too long.
     pub requests_expired: u32,
+    /// Resumes of the standalone stream that could not go on from where the client was.
+    pub resumed_with_gap: u32,
     /// Responses of the app to no request in flight.
     pub responses_unmatched: u32,
     /// Requests of the app that were answered with an error here.
@@ -192,6 +199,7 @@ impl<X> Session<X> {
             streams: Slab::default(),
             in_flight: SortedMap::default(),
             standalone: None,
+            kept: None,
             outgoing: SortedMap::default(),
             inbox: Inbox::default(),
             note_calls: NoteCalls::default(),
@@ -312,7 +320,7 @@ impl<X> Session<X> {
                 if self.notes_are_full(config, len) {
                     return refuse(None, Outcome::InboxFull { request: false });
                 }
-                let call = if note.method != "notifications/cancelled" || self.cancel(note) {
+                let call = if note.method != "notifications/cancelled" || self.cancel(now, config, note) {
                     self.begin_note(len);
                     self.deliver(message, context)
                 } else {

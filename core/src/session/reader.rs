@@ -1,4 +1,5 @@
-//! Connections: when a head leaves, what a reader gets, and what happens when it goes.
+//! Connections: when a head leaves, what a reader gets, and what happens when it goes. Reading live and reading what was
+//! missed are the same code; see `resume` for how a connection comes to a stream again.
 
 use bytes::{Bytes, BytesMut};
 
@@ -9,6 +10,7 @@ use crate::outcome::Outcome;
 use crate::session::log::Entry;
 use crate::session::stream::{Closing, ConnectionKey, Place, Reader, StandaloneReader};
 use crate::session::{Effect, Kind, Phase, Session};
+use crate::slab::Key;
 use crate::sse;
 use crate::time::Timestamp;
 
@@ -33,7 +35,10 @@ pub enum Head {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ReaderOutput {
-    /// The stream has ended, after what was written now.
+    /// The connection ends after what was written now, and the request goes on without it: as with
+    /// [`Disconnect::Detached`], the exchange is given back later.
+    Detached,
+    /// The connection ends after what was written now, and its exchange is over.
     Finished,
     /// Nothing is left for now; what was written, if anything, may leave.
     Pending,
@@ -48,7 +53,7 @@ pub enum Disconnect {
     /// The client left before the head of `initialize`: the session has to be closed.
     Abandoned,
     /// A request goes on without a connection and keeps its session busy: the exchange is given back later,
-    /// by [`Effect::Release`].
+    /// by [`Effect::Release`], when the request ends or when it has a connection again.
     Detached,
     /// The exchange is over.
     Done,
@@ -56,7 +61,7 @@ pub enum Disconnect {
 
 impl<X> Session<X> {
     /// Decides the head of a connection that answers a request. Once it is decided, it is so for good.
-    pub fn poll_head(&mut self, now: Timestamp, connection: ConnectionKey) -> Head {
+    pub fn poll_head(&mut self, now: Timestamp, config: &SessionConfig, connection: ConnectionKey) -> Head {
         let Place::Request(key) = connection.place else { return Head::Stream };
         let starting = matches!(self.phase, Phase::Starting { request, .. } if request.stream == key);
         let modern = self.kind == Kind::Modern;
@@ -74,120 +79,194 @@ impl<X> Session<X> {
         } else if mode == ResponseMode::Json && !answered {
             return Head::Hold { until: None };
         } else if answered {
-            let alone = stream.log.first().is_some_and(|first| first.entry == Entry::Response);
+            let alone = stream.log.first_unread() == Some(&Entry::Response);
             let one_body = match mode {
                 ResponseMode::Json => true,
                 ResponseMode::Auto => alone,
                 // An error decides the status, which a stream could not carry.
-                ResponseMode::Sse => alone && modern && stream.log.first().is_some_and(|first| is_error(&first.data)),
+                ResponseMode::Sse => alone && modern && stream.log.first_data().is_some_and(|data| is_error(data)),
             };
             match one_body.then(|| stream.log.take_response()).flatten() {
                 Some(response) => Head::Json(response),
                 None => Head::Stream,
             }
         } else {
-            let spoken = !stream.log.is_empty() && !starting;
+            let spoken = stream.pause.is_some() || (stream.log.has_unread() && !starting);
             if !spoken && until.is_some_and(|until| now < until) {
                 return Head::Hold { until };
             }
             Head::Stream
         };
         match head {
-            Head::Stream => stream.reader = Some(Reader::Streaming { begun: false }),
+            Head::Stream => {
+                stream.reader = Some(Reader::Streaming { begun: false, since: now });
+                self.expect_pause(now, config);
+            }
             Head::Hold { .. } | Head::Json(_) | Head::Refuse(_) => self.remove_stream(key),
         }
         head
     }
 
-    /// Opens a connection that reads the standalone stream. The newest gets the messages; beyond the limit the
-    /// oldest ends.
+    /// Opens a connection for a GET. Without the id of an event, or with one of the standalone stream, it reads that: the newest
+    /// gets the messages, beyond the limit the oldest ends. After an event of a request's stream it reads that one, which
+    /// has one reader.
+    ///
+    /// The standalone stream goes on from the oldest event that is kept if those before it are not, since clients give it
+    /// up for ever when they are refused.
     ///
     /// # Errors
     ///
-    /// If the session has ended or is shutting down.
-    pub fn open_standalone(
+    /// If the session has ended or is shutting down, if the stream can't be resumed after this event, or if it has nothing
+    /// more to give.
+    pub fn open_get(
         &mut self,
+        now: Timestamp,
         config: &SessionConfig,
         last_event_id: Option<EventId>,
     ) -> Result<ConnectionKey, Outcome> {
         if self.is_over() {
             return Err(Outcome::SessionNotFound);
         }
-        if self.draining {
-            return Err(Outcome::ShuttingDown);
+        match last_event_id.filter(|id| id.stream != 0) {
+            Some(after) => self.resume(now, config, after),
+            None if self.draining => Err(Outcome::ShuttingDown),
+            None => {
+                let after = last_event_id.filter(|_| self.has_ids(config)).map(|id| id.sequence.get());
+                Ok(self.open_standalone(config, after))
+            }
         }
-        // Nothing was given an id, so a position in a request stream can't be ours.
-        if last_event_id.is_some_and(|id| id.stream != 0) {
-            return Err(Outcome::NotResumable);
-        }
+    }
+
+    fn open_standalone(&mut self, config: &SessionConfig, after: Option<u64>) -> ConnectionKey {
         let standalone = self.standalone.get_or_insert_default();
         standalone.attached = standalone.attached.wrapping_add(1);
         let attached = standalone.attached;
+        let mut gone = Vec::new();
+        if standalone.log.is_rereading() {
+            // It would miss the rest of what it has come for, and can come again.
+            gone.extend(standalone.readers.pop());
+        }
+        match after {
+            Some(after) if standalone.log.reaches(after) => standalone.log.rewind(after),
+            Some(_) => {
+                standalone.log.rewind(0);
+                self.counters.resumed_with_gap += 1;
+            }
+            None => standalone.log.settle(),
+        }
         if standalone.readers.len() >= config.max_standalone {
             // Forgotten at once, so that sockets which never take their end can't pile up here.
-            let oldest = standalone.readers.remove(0);
-            let oldest = ConnectionKey { place: Place::Standalone, attached: oldest.attached };
-            self.effects.push_back(Effect::WakeConnection(oldest));
+            gone.push(standalone.readers.remove(0));
         }
-        standalone.readers.push(StandaloneReader { attached, begun: false, closing: None });
-        Ok(ConnectionKey { place: Place::Standalone, attached })
+        standalone.readers.push(StandaloneReader { attached, begun: false, resumed: after.is_some(), closing: None });
+        for reader in gone {
+            let connection = ConnectionKey { place: Place::Standalone, attached: reader.attached };
+            self.effects.push_back(Effect::WakeConnection(connection));
+        }
+        ConnectionKey { place: Place::Standalone, attached }
     }
 
     /// Writes what a connection may read into `out`, up to about `limit` bytes beyond which it stops between events. The very first
-    /// byte of a stream that has nothing to say is a comment.
+    /// byte of a stream that has nothing to say is a comment, or the event that says where it can be resumed.
     pub fn poll_frames(
         &mut self,
+        now: Timestamp,
         config: &SessionConfig,
         connection: ConnectionKey,
         out: &mut BytesMut,
         limit: usize,
     ) -> ReaderOutput {
         match connection.place {
-            Place::Request(key) => {
-                let stream = self.streams.get_mut(key).filter(|stream| stream.attached == connection.attached);
-                let Some(stream) = stream else { return ReaderOutput::Finished };
-                let Some(Reader::Streaming { begun }) = &mut stream.reader else { return ReaderOutput::Finished };
-                let begun = std::mem::replace(begun, true);
-                let over = stream.open == 0;
-                let output = self.take_frames(connection, out, limit);
-                if output != ReaderOutput::Pending {
-                    return output;
+            Place::Request(key) => self.poll_request(now, config, key, connection, out, limit),
+            Place::Standalone => self.poll_standalone(now, config, connection, out, limit),
+        }
+    }
+
+    fn poll_request(
+        &mut self,
+        now: Timestamp,
+        config: &SessionConfig,
+        key: Key,
+        connection: ConnectionKey,
+        out: &mut BytesMut,
+        limit: usize,
+    ) -> ReaderOutput {
+        let primes = self.has_polling(config);
+        let stream = self.streams.get_mut(key).filter(|stream| stream.attached == connection.attached);
+        let Some(stream) = stream else { return ReaderOutput::Finished };
+        let Some(Reader::Streaming { begun, .. }) = &mut stream.reader else { return ReaderOutput::Finished };
+        let begun = std::mem::replace(begun, true);
+        let (over, pause) = (stream.open == 0, stream.pause);
+        if !begun && primes && !stream.is_known() {
+            self.prime(config, connection.place, out);
+        }
+        if !pause.is_some_and(|pause| pause.at_once) {
+            let output = self.take_frames(now, config, connection, out, limit);
+            if output != ReaderOutput::Pending {
+                return output;
+            }
+        }
+        match pause {
+            Some(pause) if !over || pause.at_once => {
+                sse::write_retry(out, pause.retry());
+                if over {
+                    self.finish_stream(key, Some((now, config)));
+                    return ReaderOutput::Finished;
                 }
+                self.detach(now, config, key);
+                ReaderOutput::Detached
+            }
+            _ if over => {
                 if !begun && out.is_empty() {
                     out.extend_from_slice(sse::COMMENT);
                 }
-                if !over {
-                    return ReaderOutput::Pending;
-                }
-                self.remove_stream(key);
+                self.finish_stream(key, Some((now, config)));
                 ReaderOutput::Finished
             }
-            Place::Standalone => {
-                let Some(standalone) = &mut self.standalone else { return ReaderOutput::Finished };
-                let carrier = standalone.carrier() == Some(connection);
-                let Some(reader) = standalone.readers.iter_mut().find(|reader| reader.attached == connection.attached)
-                else {
-                    return ReaderOutput::Finished;
-                };
-                let begun = std::mem::replace(&mut reader.begun, true);
-                let closing = reader.closing;
-                let output = if carrier { self.take_frames(connection, out, limit) } else { ReaderOutput::Pending };
-                match (output, closing) {
-                    (ReaderOutput::Ready, _) => ReaderOutput::Ready,
-                    (_, Some(closing)) => {
-                        if closing == Closing::Retry {
-                            sse::write_retry(out, config.retry);
-                        }
-                        self.drop_standalone_reader(connection);
-                        ReaderOutput::Finished
-                    }
-                    (_, None) => {
-                        if !begun && out.is_empty() {
-                            out.extend_from_slice(sse::COMMENT);
-                        }
-                        ReaderOutput::Pending
-                    }
+            _ => {
+                if !begun && out.is_empty() {
+                    out.extend_from_slice(sse::COMMENT);
                 }
+                ReaderOutput::Pending
+            }
+        }
+    }
+
+    fn poll_standalone(
+        &mut self,
+        now: Timestamp,
+        config: &SessionConfig,
+        connection: ConnectionKey,
+        out: &mut BytesMut,
+        limit: usize,
+    ) -> ReaderOutput {
+        let primes = self.has_polling(config);
+        let Some(standalone) = &mut self.standalone else { return ReaderOutput::Finished };
+        let carrier = standalone.carrier() == Some(connection);
+        let Some(reader) = standalone.readers.iter_mut().find(|reader| reader.attached == connection.attached) else {
+            return ReaderOutput::Finished;
+        };
+        let begun = std::mem::replace(&mut reader.begun, true);
+        let (closing, resumed) = (reader.closing, reader.resumed);
+        if !begun && primes && !resumed {
+            self.prime(config, connection.place, out);
+        }
+        let output =
+            if carrier { self.take_frames(now, config, connection, out, limit) } else { ReaderOutput::Pending };
+        match (output, closing) {
+            (ReaderOutput::Ready, _) => ReaderOutput::Ready,
+            (_, Some(closing)) => {
+                if let Closing::Retry(retry) = closing {
+                    sse::write_retry(out, retry);
+                }
+                self.drop_standalone_reader(connection);
+                ReaderOutput::Finished
+            }
+            (_, None) => {
+                if !begun && out.is_empty() {
+                    out.extend_from_slice(sse::COMMENT);
+                }
+                ReaderOutput::Pending
             }
         }
     }
@@ -222,56 +301,94 @@ impl<X> Session<X> {
                 Disconnect::Abandoned
             }
             Some(_) if !open => {
-                self.remove_stream(key);
+                self.finish_stream(key, Some((now, config)));
                 Disconnect::Done
             }
             Some(Reader::Held { .. } | Reader::Streaming { .. }) if self.kind == Kind::Modern => {
                 let members = stream.members.keys(key);
                 for request in members {
                     self.counters.requests_cancelled += u32::from(self.is_in_flight(request));
-                    self.end_request(request, Outcome::Accepted);
+                    self.end_request(request, Outcome::Accepted, None);
                 }
                 Disconnect::Done
             }
             Some(Reader::Held { .. } | Reader::Streaming { .. }) => {
-                stream.attached = stream.attached.wrapping_add(1);
-                stream.detached = Some(now);
-                let unread = std::mem::take(&mut stream.log);
-                self.counters.notes_dropped += unread.notes();
-                self.fail_untaken_at(connection.place);
-                if let Some(timeout) = config.detached_timeout {
-                    self.expect(now.saturating_add(timeout));
-                }
+                self.detach(now, config, key);
                 Disconnect::Detached
             }
         }
     }
 
-    fn take_frames(&mut self, connection: ConnectionKey, out: &mut BytesMut, limit: usize) -> ReaderOutput {
-        loop {
-            let log = match connection.place {
+    /// A request goes on without a connection. What was not taken waits for the next one, if the client can come back.
+    fn detach(&mut self, now: Timestamp, config: &SessionConfig, key: Key) {
+        let Some(stream) = self.streams.get_mut(key) else { return };
+        stream.reader = None;
+        stream.attached = stream.attached.wrapping_add(1);
+        stream.detached = Some(now);
+        stream.pause = None;
+        if stream.is_known() {
+            stream.log.settle();
+        } else {
+            let unread = std::mem::take(&mut stream.log);
+            self.counters.notes_dropped += unread.notes();
+            self.fail_untaken_at(Place::Request(key));
+        }
+        if let Some(timeout) = config.detached_timeout {
+            self.expect(now.saturating_add(timeout));
+        }
+    }
+
+    fn take_frames(
+        &mut self,
+        now: Timestamp,
+        config: &SessionConfig,
+        connection: ConnectionKey,
+        out: &mut BytesMut,
+        limit: usize,
+    ) -> ReaderOutput {
+        let place = connection.place;
+        let keep = self.has_ids(config);
+        let mut taken_one = false;
+        let output = loop {
+            let log = match place {
                 Place::Request(key) => self.streams.get_mut(key).map(|stream| &mut stream.log),
                 Place::Standalone => self.standalone.as_mut().map(|standalone| &mut standalone.log),
             };
-            let Some(log) = log.filter(|log| !log.is_empty()) else { return ReaderOutput::Pending };
+            let Some(log) = log.filter(|log| log.has_unread()) else { break ReaderOutput::Pending };
             if !out.is_empty() && out.len() >= limit {
-                return ReaderOutput::Ready;
+                break ReaderOutput::Ready;
             }
-            let Some(logged) = log.take_first() else { return ReaderOutput::Pending };
-            sse::write_message(out, None, &logged.data);
-            if let Entry::Request(id) = &logged.entry {
+            let Some(taken) = log.take(now, keep) else { break ReaderOutput::Pending };
+            taken_one = true;
+            let id = taken.sequence.map(|sequence| EventId { stream: self.number_of(place), sequence });
+            sse::write_message(out, id, &taken.data);
+            if let Some(id) = &taken.request {
                 self.mark_taken(id);
             }
+        };
+        if taken_one && keep {
+            self.expect(now.saturating_add(config.log_age));
         }
+        output
     }
 
     fn drop_standalone_reader(&mut self, connection: ConnectionKey) {
         let Some(standalone) = &mut self.standalone else { return };
+        let carried = standalone.carrier() == Some(connection);
         standalone.readers.retain(|reader| reader.attached != connection.attached);
+        if carried {
+            standalone.log.settle();
+        }
+        self.after_carrier();
+    }
+
+    /// A connection of the standalone stream has gone.
+    pub(super) fn after_carrier(&mut self) {
+        let Some(standalone) = &self.standalone else { return };
         match standalone.carrier() {
             None => self.give_up_standalone(),
-            // When the carrier goes, the next carries on with what has not been taken.
-            Some(carrier) if !standalone.log.is_empty() => self.effects.push_back(Effect::WakeConnection(carrier)),
+            // When the carrier goes, the next carries on with what nobody has taken.
+            Some(carrier) if standalone.log.has_unread() => self.effects.push_back(Effect::WakeConnection(carrier)),
             Some(_) => {}
         }
     }

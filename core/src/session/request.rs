@@ -67,7 +67,10 @@ impl<X> Session<X> {
             open: 1,
             reader: Some(Reader::Held { mode, until: window.map(|window| now.saturating_add(window)) }),
             attached: 0,
+            number: 0,
+            answers: 0,
             detached: None,
+            pause: None,
             refusal: None,
         })?;
         let key = RequestKey { stream, position: 0 };
@@ -87,7 +90,7 @@ impl<X> Session<X> {
     /// `notifications/cancelled` of the client: the request's stream ends without a response and its id is free. Naming
     /// nothing in flight changes nothing here. Whether the app should see it: not if it names `initialize`, which
     /// can't be cancelled (2025-11-25, cancellation).
-    pub(super) fn cancel(&mut self, note: &Notification) -> bool {
+    pub(super) fn cancel(&mut self, now: Timestamp, config: &SessionConfig, note: &Notification) -> bool {
         let request = note.request_id.as_ref().and_then(|id| self.request_with_id(id));
         match request {
             Some(key) if self.is_starting(key) => {
@@ -96,7 +99,7 @@ impl<X> Session<X> {
             }
             Some(key) => {
                 self.counters.requests_cancelled += 1;
-                self.end_request(key, Outcome::Accepted);
+                self.end_request(key, Outcome::Accepted, Some((now, config)));
             }
             None => self.counters.cancellations_unmatched += 1,
         }
@@ -113,8 +116,8 @@ impl<X> Session<X> {
     }
 
     /// Ends a request that the app has not answered. The outcome answers a head that is still held; after the head,
-    /// the log says it, if it is an error.
-    pub(super) fn end_request(&mut self, key: RequestKey, outcome: Outcome) {
+    /// the log says it, if it is an error. `keep`: see [`Session::after_answer`].
+    pub(super) fn end_request(&mut self, key: RequestKey, outcome: Outcome, keep: Option<(Timestamp, &SessionConfig)>) {
         let Some(stream) = self.streams.get_mut(key.stream) else { return };
         let Some(member) = stream.members.get_mut(key.position).filter(|member| member.open) else { return };
         member.open = false;
@@ -122,18 +125,23 @@ impl<X> Session<X> {
         stream.open -= 1;
         match stream.reader {
             Some(Reader::Held { .. }) => stream.refusal = Some(outcome),
-            Some(Reader::Streaming { .. }) if outcome.code().is_some() => {
-                stream.log.push(Entry::Response, outcome.to_message(&member.id));
+            Some(Reader::Streaming { .. }) | None if outcome.code().is_some() => {
+                let error = outcome.to_message(&member.id);
+                stream.answers += 1;
+                if stream.has_reader() {
+                    stream.log.push(Entry::Response, error);
+                }
             }
             Some(Reader::Streaming { .. }) | None => {}
         }
         self.fail_outgoing_of(key);
         self.effects.push_back(Effect::WakeCall(key));
-        self.after_answer(key);
+        self.after_answer(key, keep);
     }
 
-    /// A request of the stream was answered or ended: its reader looks, or the stream goes.
-    pub(super) fn after_answer(&mut self, key: RequestKey) {
+    /// A request of the stream was answered or ended: its reader looks, or the stream has finished without one. `keep`: the
+    /// time, and how long it may be resumed then; `None` when the session is over.
+    pub(super) fn after_answer(&mut self, key: RequestKey, keep: Option<(Timestamp, &SessionConfig)>) {
         let Some(stream) = self.streams.get(key.stream) else { return };
         if stream.reader.is_some() {
             let connection = ConnectionKey { place: Place::Request(key.stream), attached: stream.attached };
@@ -142,7 +150,7 @@ impl<X> Session<X> {
             if stream.detached.is_some() {
                 self.effects.push_back(Effect::Release);
             }
-            self.remove_stream(key.stream);
+            self.finish_stream(key.stream, keep);
         }
     }
 
@@ -150,6 +158,9 @@ impl<X> Session<X> {
     pub(super) fn remove_stream(&mut self, key: Key) {
         let Some(stream) = self.streams.remove(key) else { return };
         self.streams.shrink_if_empty(LARGE);
+        if let Some(kept) = &mut self.kept {
+            kept.forget(stream.number);
+        }
         self.counters.notes_dropped += stream.log.notes();
         self.fail_untaken_at(Place::Request(key));
     }

@@ -3,6 +3,8 @@
 //! Owns their parts: the log, who reads it, and which requests it will answer. What is pushed into which stream
 //! is decided in `app`, when a reader gets something in `reader`.
 
+use std::time::Duration;
+
 use crate::config::ResponseMode;
 use crate::id::RequestId;
 use crate::outcome::Outcome;
@@ -43,8 +45,14 @@ pub(super) struct RequestStream {
     pub(super) open: u32,
     pub(super) reader: Option<Reader>,
     pub(super) attached: u32,
-    /// Since when no connection reads it.
+    /// Its number in event ids, once it has given one out; 0 before.
+    pub(super) number: u64,
+    /// How many of its requests were answered, be it with an error of ours.
+    pub(super) answers: u32,
+    /// Since when no connection reads it, while requests of it are open.
     pub(super) detached: Option<Timestamp>,
+    /// The server ends the connection, so that the client comes back for the rest.
+    pub(super) pause: Option<Pause>,
     /// Why a head that is still held becomes an error.
     pub(super) refusal: Option<Outcome>,
 }
@@ -54,8 +62,31 @@ pub(super) struct RequestStream {
 pub(super) enum Reader {
     /// Its head has not left: JSON, a stream or an error are still to be chosen.
     Held { mode: ResponseMode, until: Option<Timestamp> },
-    /// Events are on their way. `begun`: the first byte has been written.
-    Streaming { begun: bool },
+    /// Events are on their way, `since` the head left. `begun`: the first byte has been written.
+    Streaming { begun: bool, since: Timestamp },
+}
+
+/// How the server ends a connection before the stream's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pause {
+    /// Whether what waits is left for the next connection.
+    pub(super) at_once: bool,
+    /// When the client should come back, in milliseconds.
+    retry: u32,
+}
+
+impl Pause {
+    pub(super) fn new(retry: Duration) -> Self {
+        Self { at_once: false, retry: u32::try_from(retry.as_millis()).unwrap_or(u32::MAX) }
+    }
+
+    pub(super) fn at_once(retry: Duration) -> Self {
+        Self { at_once: true, ..Self::new(retry) }
+    }
+
+    pub(super) const fn retry(self) -> Duration {
+        Duration::from_millis(self.retry as u64)
+    }
 }
 
 /// The requests of one stream. The first is stored in place, since there is hardly ever a second.
@@ -110,9 +141,19 @@ impl RequestStream {
         matches!(self.reader, Some(Reader::Held { mode: ResponseMode::Json, .. }))
     }
 
+    /// Whether its client knows of an event of it, after which it can be resumed.
+    pub(super) const fn is_known(&self) -> bool {
+        self.log.given() > 0
+    }
+
+    /// Whether what is pushed now, and is a response, can still reach the client.
+    pub(super) const fn has_reader(&self) -> bool {
+        self.reader.is_some() || self.is_known()
+    }
+
     /// Whether what is pushed now, and is no response, can still reach the client.
     pub(super) const fn has_wire(&self) -> bool {
-        self.open > 0 && self.reader.is_some() && !self.is_json()
+        self.open > 0 && self.has_reader() && !self.is_json()
     }
 }
 
@@ -129,6 +170,8 @@ pub(super) struct Standalone {
 pub(super) struct StandaloneReader {
     pub(super) attached: u32,
     pub(super) begun: bool,
+    /// It has come with the id of an event, and needs none to begin with.
+    pub(super) resumed: bool,
     /// It is to end, the one that carries the messages after those in the log.
     pub(super) closing: Option<Closing>,
 }
@@ -137,8 +180,8 @@ pub(super) struct StandaloneReader {
 pub(super) enum Closing {
     /// The session is over.
     Final,
-    /// The server shuts down: the client should come back after the retry interval.
-    Retry,
+    /// The client should come back after this time.
+    Retry(Duration),
 }
 
 impl Standalone {

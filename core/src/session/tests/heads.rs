@@ -180,7 +180,7 @@ fn frames_stop_between_events_at_the_limit_and_one_always_fits() {
     let mut out = BytesMut::new();
     for step in 0..3 {
         out.clear();
-        let output = rig.session.poll_frames(&rig.config, connection, &mut out, 0);
+        let output = rig.session.poll_frames(rig.now, &rig.config, connection, &mut out, 0);
         assert_eq!(output, if step < 2 { ReaderOutput::Ready } else { ReaderOutput::Pending });
         assert_eq!(out, format!("event: message\ndata: {}\n\n", progress("1", step)));
     }

@@ -6,6 +6,7 @@ mod heads;
 mod inbox;
 mod memory;
 mod questions;
+mod resume;
 mod routing;
 mod sessionless;
 mod standalone;
@@ -131,7 +132,7 @@ impl Rig {
     }
 
     fn respond(&mut self, request: RequestKey, text: &str) {
-        self.session.handle_response(request, Bytes::copy_from_slice(text.as_bytes()));
+        self.session.handle_response(self.now, &self.config, request, Bytes::copy_from_slice(text.as_bytes()));
         self.drain();
     }
 
@@ -142,7 +143,7 @@ impl Rig {
     }
 
     fn head(&mut self, connection: ConnectionKey) -> Head {
-        let head = self.session.poll_head(self.now, connection);
+        let head = self.session.poll_head(self.now, &self.config, connection);
         self.drain();
         head
     }
@@ -154,14 +155,14 @@ impl Rig {
     }
 
     fn get(&mut self) -> ConnectionKey {
-        let connection = self.session.open_standalone(&self.config, None).expect("a stream");
+        let connection = self.session.open_get(self.now, &self.config, None).expect("a stream");
         self.drain();
         connection
     }
 
     fn poll(&mut self, connection: ConnectionKey) -> (String, ReaderOutput) {
         let mut out = BytesMut::new();
-        let output = self.session.poll_frames(&self.config, connection, &mut out, usize::MAX);
+        let output = self.session.poll_frames(self.now, &self.config, connection, &mut out, usize::MAX);
         self.drain();
         (String::from_utf8(out.to_vec()).expect("UTF-8"), output)
     }
@@ -184,7 +185,7 @@ impl Rig {
     }
 
     fn shut(&mut self) {
-        self.session.begin_drain();
+        self.session.begin_drain(&self.config);
         self.drain();
     }
 

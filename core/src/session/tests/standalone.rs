@@ -70,7 +70,7 @@ fn a_get_may_name_an_event_of_its_own_stream_only() {
     let mut rig = Rig::open();
     for (stream, expected) in [(0, true), (3, false)] {
         let id = crate::id::EventId { stream, sequence: std::num::NonZeroU64::MIN };
-        assert_eq!(rig.session.open_standalone(&rig.config, Some(id)).is_ok(), expected);
+        assert_eq!(rig.session.open_get(rig.now, &rig.config, Some(id)).is_ok(), expected);
     }
 }
 
@@ -93,7 +93,7 @@ fn draining_ends_gets_with_a_retry_after_what_waits_and_lets_calls_finish() {
     let (read, output) = rig.poll(new);
     assert_eq!(output, ReaderOutput::Finished);
     assert_eq!(read, format!("event: message\ndata: {text}\n\nevent: message\ndata: {late}\n\nretry: 1000\n\n"));
-    assert_eq!(rig.session.open_standalone(&rig.config, None), Err(Outcome::ShuttingDown));
+    assert_eq!(rig.session.open_get(rig.now, &rig.config, None), Err(Outcome::ShuttingDown));
     assert_eq!(rig.refused(&call("2")), Outcome::ShuttingDown);
     rig.says(&answer("1"));
     assert_eq!(rig.json(post), answer("1"));
@@ -126,5 +126,5 @@ fn after_the_end_gets_finish_with_what_waits_for_them() {
     assert!(!rig.session.is_drained());
     assert_eq!(rig.read(new), [text]);
     assert!(rig.session.is_drained());
-    assert_eq!(rig.session.open_standalone(&rig.config, None), Err(Outcome::SessionNotFound));
+    assert_eq!(rig.session.open_get(rig.now, &rig.config, None), Err(Outcome::SessionNotFound));
 }
