@@ -181,7 +181,12 @@ fn settings(options: Options, name: impl Fn(&str) -> Option<String>) -> Result<S
     };
     config.session.detached_timeout = config.table.idle_timeout;
     config.session.keep_alive = options.keep_alive;
+    config.session.log_age = options.log_age;
+    config.session.log_bytes = options.log_bytes;
+    config.session.log_count = options.log_events;
     config.session.max_in_flight = options.max_in_flight;
+    config.session.poll_after = some(options.poll_after);
+    config.session.resume = options.resume == Switch::On;
     config.session.retry = options.retry;
     config.session.start_timeout = options.start_timeout;
     let checked = config.check().and_then(|()| Gate::new(&config.gate).map(drop));
@@ -270,6 +275,21 @@ struct Options {
     /// When clients come back to a stream that was ended early
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::positive_duration)]
     retry: Duration,
+    /// Whether clients that lost a connection can resume its stream
+    #[arg(long, value_name = "SWITCH", default_value = "on", value_parser = EnumValueParser::<Switch>::new())]
+    resume: Switch,
+    /// Messages kept in one stream, those that were sent included
+    #[arg(long, value_name = "N", default_value = "1024", value_parser = units::count)]
+    log_events: usize,
+    /// Their size
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = units::size)]
+    log_bytes: usize,
+    /// How long what was sent can be resumed
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = units::positive_duration)]
+    log_age: Duration,
+    /// End the connection of a request's stream after so long, so that its client polls; 0 = never
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::duration)]
+    poll_after: Duration,
     /// Name that clients may call this server by: NAME, NAME:PORT, NAME:* or *; may be repeated
     #[arg(long, value_name = "HOST")]
     allowed_host: Vec<String>,
@@ -328,6 +348,12 @@ enum Response {
     Auto,
     Json,
     Sse,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
 }
 
 /// How much is logged.

@@ -24,7 +24,9 @@ fn the_defaults() {
     assert_eq!(settings.log_level, LogLevel::Info);
     assert!(settings.child.is_none());
     // The core and the server have the same defaults of their own.
-    assert_eq!(format!("{:?}", settings.config), format!("{:?}", Config::default()));
+    let mut config = Config::default();
+    config.session.resume = true;
+    assert_eq!(format!("{:?}", settings.config), format!("{config:?}"));
     assert_eq!(format!("{:?}", settings.serve), format!("{:?}", ServeConfig::default()));
 }
 
@@ -40,7 +42,7 @@ fn a_command_is_taken_as_it_is() {
 type Shown = fn(&Settings) -> String;
 
 /// Option, a value, what it becomes.
-const OPTIONS: [(&str, &str, Shown, &str); 26] = [
+const OPTIONS: [(&str, &str, Shown, &str); 31] = [
     ("--listen", "[::1]:0", |s| s.listen.to_string(), "[::1]:0"),
     ("--path", "/a/b/", |s| s.path.clone(), "/a/b"),
     ("--idle-timeout", "5m", |s| format!("{:?}", s.config.table.idle_timeout), "Some(300s)"),
@@ -56,6 +58,11 @@ const OPTIONS: [(&str, &str, Shown, &str); 26] = [
     ("--keep-alive", "7s", |s| format!("{:?} {:?}", s.config.session.keep_alive, s.serve.keep_alive), "7s 7s"),
     ("--keep-alive", "0", |s| format!("{:?} {:?}", s.config.session.keep_alive, s.serve.keep_alive), "0ns 0ns"),
     ("--retry", "3s", |s| format!("{:?}", s.config.session.retry), "3s"),
+    ("--resume", "off", |s| s.config.session.resume.to_string(), "false"),
+    ("--log-events", "9", |s| s.config.session.log_count.to_string(), "9"),
+    ("--log-bytes", "1KiB", |s| s.config.session.log_bytes.to_string(), "1024"),
+    ("--log-age", "30s", |s| format!("{:?}", s.config.session.log_age), "30s"),
+    ("--poll-after", "1m", |s| format!("{:?}", s.config.session.poll_after), "Some(60s)"),
     ("--allowed-host", "a.example", |s| s.config.gate.allowed_hosts.join(" "), "a.example"),
     ("--allowed-origin", "https://a", |s| s.config.gate.allowed_origins.join(" "), "https://a"),
     ("--bearer-tokens", "/a,b", |s| format!("{:?}", s.bearer_tokens), r#"Some("/a,b")"#),
