@@ -1,5 +1,8 @@
 //! What client and app send, to the session and to its model.
 
+use std::num::NonZeroU64;
+
+use sessile_core::EventId;
 use sessile_core::session::{MessageAction, Relation};
 
 use super::*;
@@ -39,10 +42,13 @@ impl Bench {
         match (action, refusal) {
             (MessageAction::Open { call, connection, request }, None) => {
                 assert_eq!(call.map(|inbound| text(inbound.message.raw())), self.call.then(|| raw.to_owned()));
-                let dest = Dest::Request(self.keys.len());
+                let at = self.keys.len();
+                let dest = Dest::Request(at);
+                self.model.requests[at].connection = self.connections.len();
                 self.keys.push(request);
                 self.calls_woken.push(0);
-                self.connect(connection, dest, 0);
+                self.read_by_client.push(Vec::new());
+                self.connect(connection, dest);
             }
             (MessageAction::Refuse { outcome, id }, Some(refusal)) => {
                 assert_eq!(outcome, refusal);
@@ -53,26 +59,66 @@ impl Bench {
     }
 
     /// A driver polls a new connection at once.
-    fn connect(&mut self, key: ConnectionKey, dest: Dest, number: usize) {
+    fn connect(&mut self, key: ConnectionKey, dest: Dest) {
+        let number = self.connections.len();
         let new = Connection { key, dest, number, streaming: false, woken: true, until: None, done: false };
         self.connections.push(new);
     }
 
     pub(super) fn client_gets(&mut self) {
-        let found = self.session.open_get(self.now, &self.config, None);
+        self.get_after(None);
+    }
+
+    fn get_after(&mut self, after: Option<u64>) {
+        let expected = self.model.get(after, self.connections.len());
+        self.open_get(Dest::Get, after.map(|sequence| (0, sequence)), expected);
+    }
+
+    fn open_get(&mut self, dest: Dest, after: Option<(u64, u64)>, expected: Option<Outcome>) {
+        let id = after.map(|(stream, sequence)| EventId {
+            stream,
+            sequence: NonZeroU64::new(sequence).expect("events are counted from 1"),
+        });
+        let found = self.session.open_get(self.now, &self.config, id);
         self.drain();
-        if self.model.over() {
-            assert_eq!(found, Err(Outcome::SessionNotFound));
-        } else if self.model.draining {
-            assert_eq!(found, Err(Outcome::ShuttingDown));
-        } else {
-            let number = self.connections.len();
-            if self.model.gets.len() >= self.config.max_standalone {
-                self.model.gets.remove(0);
-            }
-            self.model.gets.push(model::Get { number, begun: false, closing: None });
-            self.connect(found.expect("a stream"), Dest::Get, number);
+        assert_eq!(found.as_ref().err(), expected.as_ref(), "{after:?}");
+        if let Ok(key) = found {
+            self.connect(key, dest);
+            self.come_back(dest, after.map_or(u64::MAX, |(_, sequence)| sequence));
         }
+    }
+
+    /// The client has read no further than this.
+    fn come_back(&mut self, dest: Dest, after: u64) {
+        if let Dest::Request(at) = dest {
+            self.read_by_client[at].retain(|sequence| *sequence <= after);
+        }
+    }
+
+    pub(super) fn client_resumes(&mut self, nth: u8, get: bool, back: u8, beyond: bool) {
+        let after = |given: u64| if beyond { given + 1 } else { given.saturating_sub(back.into()).max(1) };
+        if get {
+            return self.get_after(Some(after(self.model.get_log.given)));
+        }
+        let at = self.request(nth);
+        let (number, sequence) = (self.model.requests[at].number, after(self.model.requests[at].log.given));
+        let expected = self.model.resume(self.now, at, sequence, self.connections.len());
+        // One without events has no number.
+        let number = if number == 0 { self.model.numbers + 1 } else { number };
+        self.open_get(Dest::Request(at), Some((number, sequence)), expected);
+    }
+
+    pub(super) fn app_closes(&mut self, nth: u8, get: bool, retry: u8) {
+        let time = (retry > 0).then(|| std::time::Duration::from_millis(100) * u32::from(retry));
+        let millis = if retry > 0 { u64::from(retry) * 100 } else { 1_000 };
+        let (found, expected) = if get {
+            (self.session.close_standalone_stream(&self.config, time), self.model.close_get(millis))
+        } else {
+            let at = self.request(nth);
+            (self.session.close_stream(&self.config, self.keys[at], time), self.model.close_stream(at, millis))
+        };
+        self.drain();
+        assert_eq!(found, expected);
     }
 
     fn send(&mut self, raw: &str, refusal: Option<Outcome>, called: bool) {
@@ -117,7 +163,10 @@ impl Bench {
     }
 
     pub(super) fn app_answers(&mut self, which: u8, error: bool, size: u8) {
-        let tag = self.tag(size);
+        let mut tag = self.tag(size);
+        if self.model.newest {
+            tag.insert_str(1, r#""protocolVersion":"2025-11-25","#);
+        }
         if self.call {
             let Some(at) = self.model.requests.len().checked_sub(usize::from(which) + 1) else { return };
             let (id, what) = (self.model.requests[at].id, if error { "error" } else { "result" });

@@ -10,64 +10,102 @@ impl Bench {
     pub(super) fn expect_head(&mut self, at: usize) -> Head {
         let starting = self.model.starting(at);
         let request = &mut self.model.requests[at];
-        let Reader::Held { until } = request.reader else { return Head::Refuse(Outcome::SessionEnded) };
+        let until = match request.reader {
+            Reader::Held { until } => until,
+            Reader::Streaming { .. } => return Head::Stream,
+            Reader::Left(_) | Reader::Kept | Reader::Done => return Head::Refuse(Outcome::SessionEnded),
+        };
         if let Some(refusal) = request.refusal.take() {
             self.model.finish(at);
             return Head::Refuse(refusal);
         }
-        let alone = request.log.front().is_some_and(|(kind, _)| *kind == Kind::Response);
+        let alone = request.log.items.first().is_some_and(|item| item.kind == Kind::Response);
         match request.mode {
             ResponseMode::Json if request.open => return Head::Hold { until: None },
             ResponseMode::Auto | ResponseMode::Sse if request.open => {
-                if (request.log.is_empty() || starting) && until.is_some_and(|until| self.now < until) {
+                if request.pause.is_none()
+                    && (request.log.items.is_empty() || starting)
+                    && until.is_some_and(|until| self.now < until)
+                {
                     return Head::Hold { until };
                 }
             }
             ResponseMode::Auto if !alone => {}
             ResponseMode::Sse => {}
             ResponseMode::Auto | ResponseMode::Json => {
-                let response = request.log.iter().position(|(kind, _)| *kind == Kind::Response).expect("an answer");
-                let (_, raw) = request.log.remove(response).expect("it is there");
+                let items = &mut request.log.items;
+                let response = items.iter().position(|item| item.kind == Kind::Response).expect("an answer");
+                let raw = items.remove(response).raw;
                 self.model.finish(at);
                 return Head::Json(raw.into());
             }
         }
-        request.reader = Reader::Streaming { begun: false };
+        request.reader = Reader::Streaming { begun: false, since: self.now };
         Head::Stream
     }
 
-    /// What a reader of this log gets, and whether there is more.
-    fn expect_events(&mut self, dest: Dest, limit: usize) -> (String, bool) {
-        let mut out = String::new();
-        while out.is_empty() || out.len() < limit {
-            let Some((kind, raw)) = self.model.log(dest).pop_front() else { return (out, false) };
-            let _ = write!(out, "event: message\ndata: {raw}\n\n");
-            if let Kind::Question(id) = kind
+    /// What a reader of this log gets, after what it has got already, and whether there is more.
+    fn expect_events(&mut self, dest: Dest, limit: usize, out: &mut String) -> bool {
+        let keep = self.config.resume;
+        while self.model.log(dest).next_unread().is_some() {
+            if !out.is_empty() && out.len() >= limit {
+                return true;
+            }
+            let (item, new) = self.model.log(dest).take(self.now, keep);
+            let id = if keep { format!("id: {}-{}\n", self.model.number(dest), item.id) } else { String::new() };
+            let _ = write!(out, "event: message\n{id}data: {}\n\n", item.raw);
+            if let Kind::Question(id) = item.kind
+                && new
                 && let Some(question) = self.model.questions.get_mut(&id)
             {
                 question.until = None;
             }
         }
-        let more = !self.model.log(dest).is_empty();
-        (out, more)
+        false
     }
 
-    pub(super) fn expect_frames(&mut self, at: usize, limit: usize) -> (String, ReaderOutput) {
-        let Reader::Streaming { begun } = self.model.requests[at].reader else {
+    /// The event that a stream begins with.
+    fn expect_priming(&mut self, dest: Dest) -> String {
+        let number = self.model.number(dest);
+        let log = self.model.log(dest);
+        log.given += 1;
+        format!("id: {number}-{}\nretry: 1000\ndata: \n\n", log.given)
+    }
+
+    pub(super) fn expect_frames(&mut self, at: usize, number: usize, limit: usize) -> (String, ReaderOutput) {
+        let request = &mut self.model.requests[at];
+        let Reader::Streaming { begun, since } = request.reader else {
             return (String::new(), ReaderOutput::Finished);
         };
-        self.model.requests[at].reader = Reader::Streaming { begun: true };
-        let (mut out, more) = self.expect_events(Dest::Request(at), limit);
-        if more {
+        if request.connection != number {
+            return (String::new(), ReaderOutput::Finished);
+        }
+        request.reader = Reader::Streaming { begun: true, since };
+        let (open, pause, known) = (request.open, request.pause, request.log.given > 0);
+        let dest = Dest::Request(at);
+        let mut out = String::new();
+        if !begun && !known && self.model.polls() {
+            out = self.expect_priming(dest);
+        }
+        let at_once = pause.is_some_and(|(at_once, _)| at_once);
+        if !at_once && self.expect_events(dest, limit, &mut out) {
             return (out, ReaderOutput::Ready);
         }
-        if !begun && out.is_empty() {
+        if let Some((at_once, retry)) = pause
+            && (open || at_once)
+        {
+            let _ = write!(out, "retry: {retry}\n\n");
+            if open {
+                self.model.detach(self.now, at);
+                return (out, ReaderOutput::Detached);
+            }
+        } else if !begun && out.is_empty() {
             out.push_str(":\n\n");
         }
-        if self.model.requests[at].open {
+        if open {
             return (out, ReaderOutput::Pending);
         }
-        self.model.finish(at);
+        self.model.retire(at);
         (out, ReaderOutput::Finished)
     }
 
@@ -77,9 +115,12 @@ impl Bench {
             return (String::new(), ReaderOutput::Finished);
         };
         let begun = std::mem::replace(&mut get.begun, true);
-        let closing = get.closing;
-        let (mut out, more) = if newest { self.expect_events(Dest::Get, limit) } else { (String::new(), false) };
-        if more {
+        let (closing, resumed) = (get.closing, get.resumed);
+        let mut out = String::new();
+        if !begun && !resumed && self.model.polls() {
+            out = self.expect_priming(Dest::Get);
+        }
+        if newest && self.expect_events(Dest::Get, limit, &mut out) {
             return (out, ReaderOutput::Ready);
         }
         let Some(come_back) = closing else {
@@ -88,8 +129,8 @@ impl Bench {
             }
             return (out, ReaderOutput::Pending);
         };
-        if come_back {
-            out.push_str("retry: 1000\n\n");
+        if let Some(retry) = come_back {
+            let _ = write!(out, "retry: {retry}\n\n");
         }
         self.model.leave_get(number);
         (out, ReaderOutput::Finished)

@@ -82,6 +82,8 @@ struct Bench {
     /// What the effects said.
     counts: Counts,
     detached: u32,
+    /// The numbers of the events that the client has of each request, as it knows them.
+    read_by_client: Vec<Vec<u64>>,
     /// Tells the messages apart.
     tag: u32,
 }
@@ -107,10 +109,15 @@ impl Bench {
                 call: settings.call,
                 config: config.clone(),
                 phase: Phase::Starting { until },
+                now,
+                newest: settings.newest,
+                established: false,
                 draining: false,
                 requests: Vec::new(),
-                get_log: model::Log::new(),
+                get_log: model::Log::default(),
                 gets: Vec::new(),
+                finished: Vec::new(),
+                numbers: 0,
                 questions: std::collections::BTreeMap::new(),
                 inbox: std::collections::VecDeque::new(),
                 note_calls: std::collections::VecDeque::new(),
@@ -126,6 +133,7 @@ impl Bench {
             calls_woken: Vec::new(),
             counts: Counts::default(),
             detached: 0,
+            read_by_client: Vec::new(),
             tag: 0,
         };
         bench.initialize(settings.initialize);
@@ -169,6 +177,7 @@ impl Bench {
             requests_cancelled: counters.requests_cancelled,
             requests_expired: counters.requests_expired,
             responses_unmatched: counters.responses_unmatched,
+            resumed_with_gap: counters.resumed_with_gap,
             server_requests_failed: counters.server_requests_failed,
             released: self.counts.released,
             established: self.counts.established,
@@ -192,10 +201,12 @@ impl Bench {
     }
 
     fn take(&mut self, step: Step) {
+        self.model.now = self.now;
         match step {
             Step::AppAnswers { which, error, size } => self.app_answers(which, error, size),
             Step::AppAsks { id, related, ping } => self.app_asks(id, related, ping),
             Step::AppCancels(id) => self.app_cancels(id),
+            Step::AppCloses { nth, get, retry } => self.app_closes(nth, get, retry),
             Step::AppNotes { note, related, size } => self.app_notes(note, related, size),
             Step::AppReads(count) => {
                 for _ in 0..count {
@@ -213,6 +224,7 @@ impl Bench {
             Step::ClientNotes => self.client_notes(),
             Step::ClientPosts { id, mode, initialize } => self.client_posts(id, mode, initialize),
             Step::ClientGets => self.client_gets(),
+            Step::ClientResumes { nth, get, back, beyond } => self.client_resumes(nth, get, back, beyond),
             Step::Disconnect(nth) => {
                 if let Some(at) = self.connections.len().checked_sub(usize::from(nth) + 1) {
                     self.disconnect(at);
@@ -334,14 +346,18 @@ impl Bench {
         let (key, dest, number) = (self.connections[at].key, self.connections[at].dest, self.connections[at].number);
         let (expected, output) = match dest {
             Dest::Get => self.expect_get(number, limit),
-            Dest::Request(request) => self.expect_frames(request, limit),
+            Dest::Request(request) => self.expect_frames(request, number, limit),
         };
         let mut out = BytesMut::new();
         let found = self.session.poll_frames(self.now, &self.config, key, &mut out, limit);
         assert_eq!((text(&out), found), (expected, output), "connection {at}");
         self.drain();
+        self.detached += u32::from(found == ReaderOutput::Detached);
+        if let Dest::Request(request) = dest {
+            self.client_reads(request, &text(&out));
+        }
         let connection = &mut self.connections[at];
-        connection.done = found == ReaderOutput::Finished;
+        connection.done = matches!(found, ReaderOutput::Detached | ReaderOutput::Finished);
         connection.woken |= found == ReaderOutput::Ready;
         !out.is_empty()
     }
@@ -354,7 +370,11 @@ impl Bench {
             self.connections[at].streaming = true;
             return true;
         };
-        let expected = self.expect_head(request);
+        let expected = if self.model.requests[request].connection == at {
+            self.expect_head(request)
+        } else {
+            Head::Refuse(Outcome::SessionEnded)
+        };
         let found = self.session.poll_head(self.now, &self.config, key);
         assert_eq!(found, expected, "request {request}");
         self.drain();
@@ -367,6 +387,16 @@ impl Bench {
         connection.streaming
     }
 
+    /// Whoever drops and resumes reads each event once and in order, with none left out.
+    fn client_reads(&mut self, request: usize, events: &str) {
+        for id in events.lines().filter_map(|line| line.strip_prefix("id: ")) {
+            let sequence: u64 = id.split_once('-').and_then(|(_, sequence)| sequence.parse().ok()).expect("an id");
+            let read = &mut self.read_by_client[request];
+            assert_eq!(read.last().map_or(1, |last| last + 1), sequence, "request {request}");
+            read.push(sequence);
+        }
+    }
+
     fn disconnect(&mut self, at: usize) {
         let connection = &mut self.connections[at];
         connection.done = true;
@@ -375,6 +405,7 @@ impl Bench {
                 self.model.leave_get(connection.number);
                 (false, false)
             }
+            Dest::Request(request) if self.model.requests[request].connection != at => (false, false),
             Dest::Request(request) => self.model.leave(self.now, request),
         };
         let found = self.session.handle_disconnect(self.now, &self.config, connection.key);

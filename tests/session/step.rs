@@ -41,13 +41,28 @@ pub struct Settings {
     pub age: bool,
     /// Whether the limits are tiny.
     pub tiny: bool,
+    /// Whether streams can be resumed.
+    pub resume: bool,
+    /// Whether the app is of the newest revision, whose clients expect to be sent away.
+    pub newest: bool,
+    /// Whether connections are ended after 15 s.
+    pub poll: bool,
 }
 
 impl Settings {
     fn strategy() -> impl Strategy<Value = Self> {
-        (Mode::strategy(), any::<[bool; 4]>(), prop::bool::weighted(0.8)).prop_map(
-            |(initialize, [call, detached, age, tiny], open)| Self { call, initialize, open, detached, age, tiny },
-        )
+        (Mode::strategy(), any::<[bool; 5]>(), prop::bool::weighted(0.8), prop::bool::weighted(0.7), any::<bool>())
+            .prop_map(|(initialize, [call, detached, age, tiny, poll], open, resume, newest)| Self {
+                call,
+                initialize,
+                open,
+                detached,
+                age,
+                tiny,
+                resume,
+                newest,
+                poll,
+            })
     }
 
     pub(super) fn config(self) -> SessionConfig {
@@ -57,12 +72,15 @@ impl Settings {
             detached_timeout: self.detached.then(|| seconds(30)),
             initialize_window: seconds(5),
             inbox_count: if self.tiny { 2 } else { 100 },
+            log_age: seconds(25),
             log_bytes: if self.tiny { 250 } else { 100_000 },
             log_count: if self.tiny { 2 } else { 100 },
             max_in_flight: if self.tiny { 2 } else { 100 },
             max_request_age: self.age.then(|| seconds(40)),
             max_server_requests: if self.tiny { 2 } else { 100 },
             max_standalone: 2,
+            poll_after: self.poll.then(|| seconds(15)),
+            resume: self.resume,
             server_request_timeout: seconds(10),
             start_timeout: seconds(20),
             ..SessionConfig::default()
@@ -162,6 +180,16 @@ pub enum Step {
         /// How large it is.
         size: u8,
     },
+    /// The app ends the connection of the n-th request, or with `get` those of the standalone stream; the client should come back
+    /// after this many tenths of a second, 0 for what the settings say.
+    AppCloses {
+        /// Which request, counted from the newest.
+        nth: u8,
+        /// Whether none.
+        get: bool,
+        /// Tenths of a second.
+        retry: u8,
+    },
     /// The app reads this many messages, if it was woken.
     AppReads(u8),
     /// The client answers what it was asked under this id.
@@ -181,6 +209,17 @@ pub enum Step {
     },
     /// The client opens a GET.
     ClientGets,
+    /// The client resumes the stream of the n-th request, or with `get` the standalone one.
+    ClientResumes {
+        /// Which request, counted from the newest.
+        nth: u8,
+        /// Whether none.
+        get: bool,
+        /// After which event, counted from the last that the stream has given out.
+        back: u8,
+        /// After one that does not exist.
+        beyond: bool,
+    },
     /// A connection goes: the n-th that ever was, counted from the newest.
     Disconnect(u8),
     /// The server shuts down.
@@ -215,6 +254,8 @@ impl Step {
             3 => (0_u8..4).prop_map(Self::AppCancels),
             12 => (note, Related::strategy(), size())
                 .prop_map(|(note, related, size)| Self::AppNotes { note, related, size }),
+            2 => (0_u8..4, prop::bool::weighted(0.2), 0_u8..50)
+                .prop_map(|(nth, get, retry)| Self::AppCloses { nth, get, retry }),
             5 => (0_u8..4).prop_map(Self::AppReads),
             5 => (0_u8..4).prop_map(Self::ClientAnswers),
             4 => (0_u8..4).prop_map(Self::ClientCancels),
@@ -222,6 +263,9 @@ impl Step {
             16 => (0_u8..4, Mode::strategy(), prop::bool::weighted(0.02))
                 .prop_map(|(id, mode, initialize)| Self::ClientPosts { id, mode, initialize }),
             5 => Just(Self::ClientGets),
+            8 => (0_u8..4, prop::bool::weighted(0.3), prop_oneof![2 => Just(0_u8), 3 => 0_u8..5],
+                prop::bool::weighted(0.05))
+                .prop_map(|(nth, get, back, beyond)| Self::ClientResumes { nth, get, back, beyond }),
             5 => (0_u8..6).prop_map(Self::Disconnect),
             1 => Just(Self::Drain),
             1 => any::<u8>().prop_map(Self::End),

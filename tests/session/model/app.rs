@@ -39,16 +39,14 @@ impl Model {
     }
 
     fn append(&mut self, dest: Dest, kind: Kind, raw: String) {
-        let (count, bytes) = (self.config.log_count, self.config.log_bytes);
+        let limits = self.limits();
         let log = self.log(dest);
-        log.push_back((kind, raw));
-        let mut dropped = 0;
-        while log.len() > 1 && (log.len() > count || log.iter().map(|(_, raw)| raw.len()).sum::<usize>() > bytes) {
-            let Some(oldest) = log.iter().position(|(kind, _)| *kind == Kind::Note) else { break };
-            log.remove(oldest);
-            dropped += 1;
+        log.push(kind, raw);
+        log.trim(limits);
+        if self.config.resume && self.log(dest).is_over(limits) {
+            self.cut_off(dest);
         }
-        self.counts.notes_dropped += dropped;
+        self.counts.notes_dropped += self.log(dest).enforce(limits);
     }
 
     /// `related`: what the app says; `guess`: it can't say.
@@ -78,8 +76,7 @@ impl Model {
     ) -> Result<(), AnswerError> {
         let sent = place.and_then(|dest| {
             let limits = (self.config.log_count, self.config.log_bytes);
-            let kept: Vec<usize> =
-                self.log(dest).iter().filter(|(kind, _)| *kind != Kind::Note).map(|(_, raw)| raw.len()).collect();
+            let kept: Vec<usize> = self.log(dest).waiting().iter().map(String::len).collect();
             let fits = kept.is_empty() || (kept.len() < limits.0 && kept.iter().sum::<usize>() + raw.len() <= limits.1);
             if self.questions.len() >= self.config.max_server_requests || !fits {
                 return Err(AnswerError::TooMany);
@@ -111,9 +108,7 @@ impl Model {
     }
 
     pub(in super::super) fn withdraw(&mut self, dest: Dest, id: i64) -> bool {
-        let log = self.log(dest);
-        let at = log.iter().position(|(kind, _)| *kind == Kind::Question(id));
-        at.is_some_and(|at| log.remove(at).is_some())
+        self.log(dest).withdraw(id)
     }
 
     pub(super) fn fail(&mut self, error: AnswerError, which: impl Fn(&Question) -> bool) {

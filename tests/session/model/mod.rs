@@ -2,6 +2,7 @@
 //! every log as the texts in it. Nothing of the real thing is used but names of outcomes.
 
 mod app;
+mod resume;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,6 +11,7 @@ use sessile_core::session::{AnswerError, EndReason};
 use sessile_core::{Outcome, RequestId, Timestamp};
 
 pub(super) use self::app::STILL_WAITING;
+pub(super) use self::resume::{Finished, Log};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -33,8 +35,6 @@ pub(super) enum Kind {
     Response,
 }
 
-pub(super) type Log = VecDeque<(Kind, String)>;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
     Held {
@@ -42,9 +42,12 @@ pub(super) enum Reader {
     },
     Streaming {
         begun: bool,
+        since: Timestamp,
     },
     /// The client has left, before (`None`) or after the session could go on without it.
     Left(Option<Timestamp>),
+    /// It has finished, and may be resumed.
+    Kept,
     /// The exchange is over.
     Done,
 }
@@ -56,7 +59,14 @@ pub(super) struct Request {
     pub(super) initialize: bool,
     pub(super) open: bool,
     pub(super) reader: Reader,
+    /// The connection that reads it.
+    pub(super) connection: usize,
     pub(super) log: Log,
+    /// Its number in ids; 0 until it has one.
+    pub(super) number: u64,
+    pub(super) answers: u32,
+    /// It is to be ended: whether at once, and what the client is told to wait.
+    pub(super) pause: Option<(bool, u64)>,
     pub(super) refusal: Option<Outcome>,
     /// Ended without an answer of the app.
     pub(super) stopped: bool,
@@ -68,8 +78,10 @@ pub(super) struct Request {
 pub(super) struct Get {
     pub(super) number: usize,
     pub(super) begun: bool,
-    /// Whether it is to end, and whether the client should come back.
-    pub(super) closing: Option<bool>,
+    /// It came with the id of an event.
+    pub(super) resumed: bool,
+    /// Whether it is to end, and when the client should come back.
+    pub(super) closing: Option<Option<u64>>,
 }
 
 #[derive(Debug)]
@@ -98,6 +110,7 @@ pub(super) struct Counts {
     pub(super) requests_cancelled: u32,
     pub(super) requests_expired: u32,
     pub(super) responses_unmatched: u32,
+    pub(super) resumed_with_gap: u32,
     pub(super) server_requests_failed: u32,
     pub(super) released: u32,
     pub(super) established: u32,
@@ -108,10 +121,17 @@ pub(super) struct Model {
     pub(super) call: bool,
     pub(super) config: SessionConfig,
     pub(super) phase: Phase,
+    pub(super) now: Timestamp,
+    /// Whether the app is of the newest revision, and whether that is known yet.
+    pub(super) newest: bool,
+    pub(super) established: bool,
     pub(super) draining: bool,
     pub(super) requests: Vec<Request>,
     pub(super) get_log: Log,
     pub(super) gets: Vec<Get>,
+    pub(super) finished: Vec<Finished>,
+    /// How many streams have a number.
+    pub(super) numbers: u64,
     pub(super) questions: BTreeMap<i64, Question>,
     pub(super) inbox: VecDeque<ForApp>,
     /// The lengths of the notifications that an app which is called is not done with.
@@ -149,8 +169,12 @@ impl Model {
         matches!(self.requests[at].reader, Reader::Held { .. }) && self.requests[at].mode == ResponseMode::Json
     }
 
+    fn has_reader(&self, at: usize) -> bool {
+        self.attached(at) || self.requests[at].log.given > 0
+    }
+
     fn has_wire(&self, at: usize) -> bool {
-        self.requests[at].open && self.attached(at) && !self.is_json(at)
+        self.requests[at].open && self.has_reader(at) && !self.is_json(at)
     }
 
     fn newest_with_wire(&self) -> Option<usize> {
@@ -228,7 +252,11 @@ impl Model {
             initialize,
             open: true,
             reader: Reader::Held { until: window.map(|window| now.saturating_add(window)) },
-            log: Log::new(),
+            connection: usize::MAX,
+            log: Log::default(),
+            number: 0,
+            answers: 0,
+            pause: None,
             refusal: None,
             stopped: false,
             since: now,
@@ -279,11 +307,14 @@ impl Model {
         request.stopped = true;
         match request.reader {
             Reader::Held { .. } => request.refusal = Some(outcome.clone()),
-            Reader::Streaming { .. } if *outcome != Outcome::Accepted => {
+            Reader::Streaming { .. } | Reader::Left(_) if *outcome != Outcome::Accepted => {
                 let error = outcome.to_message(&RequestId::Number(request.id.into()));
-                request.log.push_back((Kind::Response, String::from_utf8_lossy(&error).into_owned()));
+                request.answers += 1;
+                if self.has_reader(at) {
+                    self.requests[at].log.push(Kind::Response, String::from_utf8_lossy(&error).into_owned());
+                }
             }
-            Reader::Streaming { .. } | Reader::Left(_) | Reader::Done => {}
+            Reader::Streaming { .. } | Reader::Left(_) | Reader::Kept | Reader::Done => {}
         }
         self.answered(at);
     }
@@ -299,12 +330,17 @@ impl Model {
                 self.counts.ends += 1;
             } else {
                 self.phase = Phase::Open;
+                self.established = true;
                 self.counts.established += 1;
             }
         }
         self.requests[at].open = false;
-        if self.attached(at) {
-            self.requests[at].log.push_back((Kind::Response, raw));
+        self.requests[at].answers += 1;
+        if self.has_reader(at) {
+            let limits = self.limits();
+            let log = &mut self.requests[at].log;
+            log.push(Kind::Response, raw);
+            log.trim(limits);
         }
         self.answered(at);
     }
@@ -313,19 +349,20 @@ impl Model {
         self.fail(AnswerError::Ended, |question| question.related == Some(at));
         if let Reader::Left(detached) = self.requests[at].reader {
             self.counts.released += u32::from(detached.is_some());
-            self.finish(at);
+            self.retire(at);
         }
     }
 
     /// The exchange of a request is over.
     pub(super) fn finish(&mut self, at: usize) {
         self.requests[at].reader = Reader::Done;
+        self.finished.retain(|finished| finished.request != at);
         self.forget_log(Dest::Request(at));
     }
 
     fn forget_log(&mut self, dest: Dest) {
         let log = std::mem::take(self.log(dest));
-        self.counts.notes_dropped += log.iter().filter(|(kind, _)| *kind == Kind::Note).count() as u32;
+        self.counts.notes_dropped += log.notes();
         self.fail(AnswerError::NoWire, |question| question.dest == dest && question.until.is_some());
     }
 
@@ -334,7 +371,7 @@ impl Model {
         let over = self.over();
         let request = &mut self.requests[at];
         match request.reader {
-            Reader::Left(_) | Reader::Done => (false, false),
+            Reader::Left(_) | Reader::Kept | Reader::Done => (false, false),
             Reader::Held { .. } if request.initialize && !over => {
                 if request.open {
                     request.reader = Reader::Left(None);
@@ -344,18 +381,20 @@ impl Model {
                 (true, false)
             }
             Reader::Held { .. } | Reader::Streaming { .. } if request.open => {
-                request.reader = Reader::Left(Some(now));
-                self.forget_log(Dest::Request(at));
+                self.detach(now, at);
                 (false, true)
             }
             Reader::Held { .. } | Reader::Streaming { .. } => {
-                self.finish(at);
+                self.retire(at);
                 (false, false)
             }
         }
     }
 
     pub(super) fn leave_get(&mut self, number: usize) {
+        if self.gets.last().is_some_and(|get| get.number == number) {
+            self.get_log.settle();
+        }
         self.gets.retain(|get| get.number != number);
         self.give_up_get();
     }
@@ -384,6 +423,7 @@ impl Model {
                 self.stop(at, &Outcome::RequestExpired);
             }
         }
+        self.timeout_kept(now);
         self.fail(AnswerError::NotTaken, |question| question.until.is_some_and(|until| until <= now));
     }
 
@@ -407,13 +447,13 @@ impl Model {
         let start = if let Phase::Starting { until } = self.phase { Some(until) } else { None };
         let requests = self.in_flight().into_iter().filter_map(|at| self.request_deadline(at));
         let questions = self.questions.values().filter_map(|question| question.until);
-        start.into_iter().chain(requests).chain(questions).min()
+        start.into_iter().chain(requests).chain(questions).chain(self.next_of_kept()).min()
     }
 
     pub(super) fn drain(&mut self) {
         self.draining = true;
         for get in &mut self.gets {
-            get.closing.get_or_insert(true);
+            get.closing.get_or_insert(Some(1_000));
         }
         self.give_up_get();
     }
@@ -430,9 +470,12 @@ impl Model {
         for at in self.in_flight() {
             self.stop(at, &outcome);
         }
+        for finished in std::mem::take(&mut self.finished) {
+            self.finish(finished.request);
+        }
         self.fail(AnswerError::Ended, |_| true);
         for get in &mut self.gets {
-            get.closing.get_or_insert(false);
+            get.closing.get_or_insert(None);
         }
         self.give_up_get();
         self.inbox.clear();
