@@ -21,6 +21,7 @@ mod over_service;
 mod over_socket;
 mod owners;
 mod raw;
+mod resume;
 mod row;
 mod secrets;
 mod shutdown;

@@ -39,8 +39,7 @@ impl Server {
     }
 
     pub(crate) async fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.address).await.expect("the server listens");
-        Client { stream, unread: Vec::new() }
+        Client::connect(self.address).await
     }
 
     /// One request on a connection of its own: its first answer.
@@ -62,6 +61,11 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    pub(crate) async fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.expect("the server listens");
+        Self { stream, unread: Vec::new() }
+    }
+
     /// Writes as much as the server takes: it may answer and close before all of it.
     pub(crate) async fn write(&mut self, bytes: impl AsRef<[u8]>) {
         drop(self.stream.write_all(bytes.as_ref()).await);

@@ -76,6 +76,12 @@ impl AppLink {
         self.sender.session()
     }
 
+    /// The server's direction.
+    #[must_use]
+    pub const fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
     /// Both directions, for loops of their own.
     #[must_use]
     pub fn split(self) -> (Receiver, Sender) {
