@@ -10,7 +10,7 @@ use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 
 use crate::id::RequestId;
-use crate::version::{Era, Eras};
+use crate::version::{Era, ProtocolVersion};
 
 /// How an exchange ends when the app does not answer it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,8 +92,9 @@ pub enum Outcome {
     UnsupportedVersion {
         /// What was asked for, cut to a sane length.
         requested: Box<str>,
-        /// What is served. The code of the error would prove a modern server, so it is used by those only.
-        served: Eras,
+        /// The era that would have been served, whose versions the answer lists. The modern one has a code of its own, which proves a
+        /// modern server: clients don't fall back to sessions when they see it.
+        era: Era,
     },
     /// A `Content-Type` other than JSON in UTF-8.
     WrongContentType,
@@ -148,7 +149,7 @@ impl Outcome {
         match self {
             Self::Accepted | Self::Deleted | Self::NotTheEndpoint | Self::StreamOver => None,
             Self::NotJson => Some(PARSE_ERROR),
-            Self::UnsupportedVersion { served: Eras { modern: true, .. }, .. } => Some(UNSUPPORTED_VERSION),
+            Self::UnsupportedVersion { era: Era::Modern, .. } => Some(UNSUPPORTED_VERSION),
             Self::InitializeIncomplete => Some(INVALID_PARAMS),
             Self::AppFailed
             | Self::InboxFull { .. }
@@ -208,8 +209,8 @@ impl Outcome {
             Self::StreamOver => "The stream is over",
             Self::TableFull { .. } => "Too many sessions",
             Self::TooManyRequests => "Too many requests or sessions at once",
-            Self::UnsupportedVersion { requested, served } => {
-                let served = served.versions().collect::<Vec<_>>().join(", ");
+            Self::UnsupportedVersion { requested, era } => {
+                let served = Self::served(*era).join(", ");
                 return Cow::Owned(format!("Unsupported protocol version: {requested} (served: {served})"));
             }
             Self::WrongContentType => "Content-Type must be application/json",
@@ -284,11 +285,18 @@ impl Outcome {
     }
 
     fn data(&self) -> Option<serde_json::Value> {
-        let Self::UnsupportedVersion { requested, served } = self else { return None };
-        Some(serde_json::json!({
-            "requested": requested,
-            "supported": served.versions().collect::<Vec<_>>(),
-        }))
+        let Self::UnsupportedVersion { requested, era } = self else { return None };
+        Some(serde_json::json!({"requested": requested, "supported": Self::served(*era)}))
+    }
+
+    /// The versions of an era. `server/discover` names the same ones for the modern era, and a client that chooses another
+    /// from the list of an error to repeat its request with would fail again.
+    fn served(era: Era) -> Vec<&'static str> {
+        let versions: &[ProtocolVersion] = match era {
+            Era::Legacy => &ProtocolVersion::LEGACY,
+            Era::Modern => &ProtocolVersion::MODERN,
+        };
+        versions.iter().copied().map(ProtocolVersion::as_str).collect()
     }
 }
 
@@ -350,7 +358,7 @@ mod tests {
             (Outcome::TableFull { retry_after: 37 }, 503, Some(-32603), Some("37"), "Too many sessions"),
             (Outcome::TooManyRequests, 429, Some(-32603), Some("1"), "Too many requests"),
             (
-                Outcome::UnsupportedVersion { requested: "2026-07-28".into(), served: Eras::LEGACY },
+                Outcome::UnsupportedVersion { requested: "2026-07-28".into(), era: Era::Legacy },
                 400,
                 Some(-32600),
                 None,
@@ -490,12 +498,12 @@ mod tests {
 
     #[test]
     fn an_unsupported_version_lists_the_served_ones() {
-        let outcome = Outcome::UnsupportedVersion { requested: "\"<x>\\".into(), served: Eras::LEGACY };
+        let outcome = Outcome::UnsupportedVersion { requested: "\"<x>\\".into(), era: Era::Legacy };
         let body = json_of(outcome.respond(Some(&RequestId::Number(3))).body());
         let message = body["error"]["message"].as_str().expect("a message");
         assert!(message.contains("Unsupported protocol version"), "{message}");
-        for version in Eras::LEGACY.versions() {
-            assert!(message.contains(version), "{message}");
+        for version in ProtocolVersion::LEGACY {
+            assert!(message.contains(version.as_str()), "{message}");
         }
         assert_eq!(
             body["error"]["data"],

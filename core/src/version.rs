@@ -108,13 +108,6 @@ impl Eras {
     pub const LEGACY: Self = Self { legacy: true, modern: false };
     /// Requests without sessions alone.
     pub const MODERN: Self = Self { legacy: false, modern: true };
-
-    /// The names of the versions of these eras, newest first.
-    pub fn versions(self) -> impl Iterator<Item = &'static str> {
-        let modern = ProtocolVersion::MODERN.into_iter().filter(move |_| self.modern);
-        let legacy = ProtocolVersion::LEGACY.into_iter().filter(move |_| self.legacy);
-        modern.chain(legacy).map(ProtocolVersion::as_str)
-    }
 }
 
 #[cfg(test)]
@@ -129,13 +122,5 @@ mod tests {
         for bad in ["", "2025-11-25 ", "2099-01-01", "zzzz", "1999-01-01"] {
             assert_eq!(ProtocolVersion::parse(bad.as_bytes()), None);
         }
-    }
-
-    #[test]
-    fn an_endpoint_lists_the_versions_of_its_eras() {
-        let list = |eras: Eras| eras.versions().collect::<Vec<_>>().join(" ");
-        assert_eq!(list(Eras::LEGACY), "2025-11-25 2025-06-18 2025-03-26");
-        assert_eq!(list(Eras::MODERN), "2026-07-28");
-        assert_eq!(list(Eras::BOTH), "2026-07-28 2025-11-25 2025-06-18 2025-03-26");
     }
 }

@@ -1,6 +1,6 @@
 //! Every outcome that can be had without resumption stands in a row.
 
-use sessile_core::{Era, Eras, Outcome};
+use sessile_core::{Era, Outcome};
 
 use crate::row::{Expected, Kind, all};
 
@@ -37,7 +37,7 @@ fn outcomes() -> Vec<Outcome> {
         Outcome::ShuttingDown,
         Outcome::TableFull { retry_after: 60 },
         Outcome::TooManyRequests,
-        Outcome::UnsupportedVersion { requested: "1999-01-01".into(), served: Eras::LEGACY },
+        Outcome::UnsupportedVersion { requested: "1999-01-01".into(), era: Era::Legacy },
         Outcome::WrongContentType,
     ]
 }

@@ -118,7 +118,7 @@ impl Gate {
         verify: impl FnOnce() -> Result<(), Outcome>,
     ) -> HeadAction {
         let era = head_era(served, &head.headers);
-        self.try_head(served, era, head, verify).unwrap_or_else(|outcome| HeadAction::Answer { era, outcome })
+        self.try_head(era, head, verify).unwrap_or_else(|outcome| HeadAction::Answer { era, outcome })
     }
 
     /// Looks at the whole body of a POST, with the headers of its head: modern ones must agree with the body. `live`: the session that [`PostHead::look_up`] named was looked up for the
@@ -144,7 +144,7 @@ impl Gate {
         };
         let era = message_era(served, post, &message);
         let admitted = match era {
-            Era::Legacy => admit(served, post, live, &message),
+            Era::Legacy => admit(post, live, &message),
             Era::Modern => modern::admit(headers, post, &message),
         };
         match admitted {
@@ -165,7 +165,7 @@ impl Gate {
     pub fn refuse_modern(&self, request: &ModernRequest) -> (Outcome, Option<RequestId>) {
         let requested = request.version.as_str().into();
         let id = request.message.as_request().map(|request| request.id.clone());
-        (Outcome::UnsupportedVersion { requested, served: Eras::LEGACY }, id)
+        (Outcome::UnsupportedVersion { requested, era: Era::Legacy }, id)
     }
 
     /// How many bytes of a body are read at most; one more is [`Outcome::BodyTooLarge`].
@@ -190,7 +190,6 @@ impl Gate {
 
     fn try_head(
         &self,
-        served: Eras,
         era: Era,
         head: &Parts,
         verify: impl FnOnce() -> Result<(), Outcome>,
@@ -210,8 +209,8 @@ impl Gate {
             Err(_) => return Err(Outcome::HeaderMalformed { name: "Content-Length" }),
         }
         match method {
-            Served::Delete => served_session(served, headers).map(HeadAction::Delete),
-            Served::Get => get(served, headers).map(HeadAction::Get),
+            Served::Delete => served_session(era, headers).map(HeadAction::Delete),
+            Served::Get => get(era, headers).map(HeadAction::Get),
             Served::Post => self.post(era, headers).map(HeadAction::Post),
         }
     }
@@ -363,11 +362,11 @@ impl Served {
     }
 }
 
-fn get(served: Eras, headers: &HeaderMap) -> Result<GetHead, Outcome> {
+fn get(era: Era, headers: &HeaderMap) -> Result<GetHead, Outcome> {
     if !Accepted::read(headers).events {
         return Err(Outcome::NotAcceptable);
     }
-    let session = served_session(served, headers)?;
+    let session = served_session(era, headers)?;
     let last_event_id = match single(headers, LAST_EVENT_ID, "Last-Event-ID")? {
         None | Some([]) => None,
         Some(text) => Some(EventId::parse(text).map_or(LastEventId::Unreadable, LastEventId::Position)),
@@ -376,9 +375,9 @@ fn get(served: Eras, headers: &HeaderMap) -> Result<GetHead, Outcome> {
 }
 
 /// The session of a GET or DELETE, which have no body that could tell more.
-fn served_session(served: Eras, headers: &HeaderMap) -> Result<SessionId, Outcome> {
+fn served_session(era: Era, headers: &HeaderMap) -> Result<SessionId, Outcome> {
     if let Some(requested) = version(headers)?.beyond_legacy() {
-        return Err(Outcome::UnsupportedVersion { requested: requested.into(), served });
+        return Err(Outcome::UnsupportedVersion { requested: requested.into(), era });
     }
     match session(headers)? {
         SessionHeader::Missing => Err(Outcome::MissingSession),
@@ -426,16 +425,17 @@ fn message_era(served: Eras, post: &PostHead, message: &Message) -> Era {
     if served.modern && (!served.legacy || marked || beyond) { Era::Modern } else { Era::Legacy }
 }
 
-fn admit(served: Eras, post: &PostHead, live: bool, message: &Message) -> Result<Admitted, Outcome> {
+fn admit(post: &PostHead, live: bool, message: &Message) -> Result<Admitted, Outcome> {
     let initialize = message.method() == Some("initialize");
+    let era = Era::Legacy;
     // What would be modern, where that isn't served.
     if let Some(requested) = message.as_request().and_then(|request| request.modern_version.as_deref()) {
-        return Err(Outcome::UnsupportedVersion { requested: version::printable(requested.as_bytes()), served });
+        return Err(Outcome::UnsupportedVersion { requested: version::printable(requested.as_bytes()), era });
     }
     if let Some(requested) = post.version.beyond_legacy()
         && !initialize
     {
-        return Err(Outcome::UnsupportedVersion { requested: requested.into(), served });
+        return Err(Outcome::UnsupportedVersion { requested: requested.into(), era });
     }
     if initialize {
         let complete = match message.kind() {

@@ -64,7 +64,7 @@ fn body_of(post: &PostHead, live: bool, body: Bytes) -> BodyAction {
 }
 
 fn unsupported(requested: &str) -> Outcome {
-    Outcome::UnsupportedVersion { requested: requested.into(), served: Eras::LEGACY }
+    Outcome::UnsupportedVersion { requested: requested.into(), era: Era::Legacy }
 }
 
 #[test]
