@@ -134,8 +134,8 @@ pub use gate::{
     ModernRequest, PostHead, SessionHeader, VersionHeader,
 };
 pub use id::{EventId, Fingerprint, FingerprintKey, IdSource, RequestId, SessionId, SessionKey};
-pub use message::{Initialize, Message, MessageError, MessageKind, Notification, Request, Response};
-pub use outcome::Outcome;
+pub use message::{Initialize, Message, MessageError, MessageKind, Modern, Notification, Request, Response};
+pub use outcome::{Outcome, modern_status};
 pub use table::{
     CloseReason, Reap, ReapReason, Rejection, RequestAction, RequestHead, SessionInfo, SessionTable, TableCounts,
     TaskExit,

@@ -3,6 +3,9 @@
 //! Owns the table of outcomes. Nothing else in this project chooses a status, and no driver overrides one.
 //! Codes -32000 to -32019 are not used (2026-07-28, basic, error codes).
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 
 use bytes::Bytes;
@@ -26,6 +29,11 @@ pub enum Outcome {
     BodyTooLarge,
     /// The body did not arrive in time.
     BodyTooSlow,
+    /// The request needs a capability that its client has not declared (2026-07-28, basic, `_meta`).
+    CapabilityMissing {
+        /// The capability's name.
+        capability: &'static str,
+    },
     /// The credentials of the request are missing or wrong. Whoever verifies them says so; the core knows none.
     CredentialsRefused {
         /// Whether there were any.
@@ -40,6 +48,14 @@ pub enum Outcome {
         /// The header's name.
         name: &'static str,
     },
+    /// A header of the modern era that must repeat what the body says does not (2026-07-28, transports, server
+    /// validation).
+    HeaderMismatch {
+        /// The header's name.
+        name: Cow<'static, str>,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// `Host` is missing or names nobody that we are.
     HostNotAllowed,
     /// The session's inbox is full. Notifications and responses get this as 503 only beyond twice the bound.
@@ -49,6 +65,11 @@ pub enum Outcome {
     },
     /// `initialize` without what the schema demands of it.
     InitializeIncomplete,
+    /// A modern request without what its `_meta` must have.
+    MetaMissing {
+        /// The member that is missing or malformed.
+        key: &'static str,
+    },
     /// No method that is served in this era, which the answer's `Allow` lists.
     MethodNotAllowed {
         /// The era that the request is of.
@@ -88,6 +109,8 @@ pub enum Outcome {
     },
     /// Too many requests of the session are in flight, or the principal has too many sessions.
     TooManyRequests,
+    /// A method of JSON-RPC that the modern era does not have.
+    UnknownMethod,
     /// A version that is not served; the message and the data list those that are.
     UnsupportedVersion {
         /// What was asked for, cut to a sane length.
@@ -100,12 +123,18 @@ pub enum Outcome {
     WrongContentType,
 }
 
+/// The code for a capability that the client should have declared (2026-07-28, basic, error codes).
+const CAPABILITY_MISSING: i32 = -32021;
+/// The code for headers that don't agree with the body (2026-07-28, basic, error codes).
+const HEADER_MISMATCH: i32 = -32020;
 /// The JSON-RPC code for a request that is wrong in itself.
 const INVALID_REQUEST: i32 = -32600;
 /// The JSON-RPC code for parameters that are wrong.
 const INVALID_PARAMS: i32 = -32602;
 /// The JSON-RPC code for a fault on this side.
 const INTERNAL_ERROR: i32 = -32603;
+/// The JSON-RPC code for a method that is not there.
+const METHOD_NOT_FOUND: i32 = -32601;
 /// The code for a version that a modern server does not serve (2026-07-28, basic, error codes).
 const UNSUPPORTED_VERSION: i32 = -32022;
 /// The JSON-RPC code for what is no JSON.
@@ -119,9 +148,12 @@ impl Outcome {
             Self::Accepted => StatusCode::ACCEPTED,
             Self::Deleted | Self::StreamOver => StatusCode::NO_CONTENT,
             Self::AlreadyInitialized
+            | Self::CapabilityMissing { .. }
             | Self::DuplicateRequestId
             | Self::HeaderMalformed { .. }
+            | Self::HeaderMismatch { .. }
             | Self::InitializeIncomplete
+            | Self::MetaMissing { .. }
             | Self::MissingSession
             | Self::NotJson
             | Self::NotOneMessage { .. }
@@ -129,7 +161,7 @@ impl Outcome {
             | Self::UnsupportedVersion { .. } => StatusCode::BAD_REQUEST,
             Self::CredentialsRefused { .. } => StatusCode::UNAUTHORIZED,
             Self::HostNotAllowed | Self::OriginNotAllowed => StatusCode::FORBIDDEN,
-            Self::NotTheEndpoint | Self::SessionNotFound => StatusCode::NOT_FOUND,
+            Self::NotTheEndpoint | Self::SessionNotFound | Self::UnknownMethod => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
@@ -150,7 +182,10 @@ impl Outcome {
             Self::Accepted | Self::Deleted | Self::NotTheEndpoint | Self::StreamOver => None,
             Self::NotJson => Some(PARSE_ERROR),
             Self::UnsupportedVersion { era: Era::Modern, .. } => Some(UNSUPPORTED_VERSION),
-            Self::InitializeIncomplete => Some(INVALID_PARAMS),
+            Self::CapabilityMissing { .. } => Some(CAPABILITY_MISSING),
+            Self::HeaderMismatch { .. } => Some(HEADER_MISMATCH),
+            Self::InitializeIncomplete | Self::MetaMissing { .. } => Some(INVALID_PARAMS),
+            Self::UnknownMethod => Some(METHOD_NOT_FOUND),
             Self::AppFailed
             | Self::InboxFull { .. }
             | Self::RequestExpired
@@ -186,17 +221,26 @@ impl Outcome {
             Self::AppFailed => "The server could not answer: it ended or could not be started",
             Self::BodyTooLarge => "Request body is too large",
             Self::BodyTooSlow => "Request body did not arrive in time",
+            Self::CapabilityMissing { capability } => {
+                return Cow::Owned(format!("The request needs the client's capability {capability}"));
+            }
             Self::CredentialsRefused { given: false } => "Credentials are missing: send Authorization: Bearer TOKEN",
             Self::CredentialsRefused { given: true } => "The credentials are wrong",
             Self::Deleted => "Session deleted",
             Self::DuplicateRequestId => "A request with this id is still in flight",
             Self::HeaderMalformed { name } => return Cow::Owned(format!("Header {name} is malformed or given twice")),
+            Self::HeaderMismatch { name, why } => return Cow::Owned(format!("Header mismatch: {name} {why}")),
             Self::HostNotAllowed => "Host not allowed",
             Self::InboxFull { .. } => "The session has too many messages waiting",
             Self::InitializeIncomplete => "initialize needs protocolVersion, capabilities and clientInfo",
+            Self::MetaMissing { key } => {
+                return Cow::Owned(format!("Invalid params: _meta needs {key}"));
+            }
             Self::MethodNotAllowed { .. } => "Method not allowed",
             Self::MissingSession => "Missing session id: send the Mcp-Session-Id header, or initialize first",
-            Self::NotAcceptable => "Accept must allow application/json or text/event-stream (GET: text/event-stream)",
+            Self::NotAcceptable => {
+                "Accept must allow application/json or text/event-stream (GET and subscriptions/listen: text/event-stream)"
+            }
             Self::NotJson => "Parse error: the body is not JSON in UTF-8",
             Self::NotOneMessage { why } => return Cow::Owned(format!("Invalid request: {why}")),
             Self::NotResumable => "The event id cannot be resumed",
@@ -209,6 +253,7 @@ impl Outcome {
             Self::StreamOver => "The stream is over",
             Self::TableFull { .. } => "Too many sessions",
             Self::TooManyRequests => "Too many requests or sessions at once",
+            Self::UnknownMethod => "Method not found",
             Self::UnsupportedVersion { requested, era } => {
                 let served = Self::served(*era).join(", ");
                 return Cow::Owned(format!("Unsupported protocol version: {requested} (served: {served})"));
@@ -285,8 +330,13 @@ impl Outcome {
     }
 
     fn data(&self) -> Option<serde_json::Value> {
-        let Self::UnsupportedVersion { requested, era } = self else { return None };
-        Some(serde_json::json!({"requested": requested, "supported": Self::served(*era)}))
+        if let Self::UnsupportedVersion { requested, era } = self {
+            Some(serde_json::json!({"requested": requested, "supported": Self::served(*era)}))
+        } else if let Self::CapabilityMissing { capability } = self {
+            Some(serde_json::json!({"requiredCapabilities": {*capability: {}}}))
+        } else {
+            None
+        }
     }
 
     /// The versions of an era. `server/discover` names the same ones for the modern era, and a client that chooses another
@@ -297,6 +347,18 @@ impl Outcome {
             Era::Modern => &ProtocolVersion::MODERN,
         };
         versions.iter().copied().map(ProtocolVersion::as_str).collect()
+    }
+}
+
+/// The status of the answer to a modern request, which is the app's: `code` is that of its error, `None` a result (2026-07-28,
+/// transports, protocol version header and server validation; basic, `_meta`).
+#[must_use]
+pub fn modern_status(code: Option<i64>) -> StatusCode {
+    const MODERN: [i32; 3] = [HEADER_MISMATCH, CAPABILITY_MISSING, UNSUPPORTED_VERSION];
+    match code {
+        Some(code) if code == i64::from(METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        Some(code) if MODERN.iter().any(|modern| i64::from(*modern) == code) => StatusCode::BAD_REQUEST,
+        Some(_) | None => StatusCode::OK,
     }
 }
 
@@ -313,202 +375,4 @@ fn error_with(id: Option<&str>, code: i32, message: &str, data: Option<serde_jso
     let message = serde_json::to_string(message).unwrap_or_default();
     let data = data.map_or_else(String::new, |data| format!(",\"data\":{data}"));
     Bytes::from(format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":{code},"message":{message}{data}}}}}"#))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    /// An outcome, its status, its JSON-RPC code, its `Retry-After` and a part of its message.
-    type Row = (Outcome, u16, Option<i32>, Option<&'static str>, &'static str);
-
-    fn table() -> Vec<Row> {
-        let table = vec![
-            (Outcome::Accepted, 202, None, None, "Accepted"),
-            (Outcome::AlreadyInitialized, 400, Some(-32600), None, "already initialized"),
-            (Outcome::AppFailed, 500, Some(-32603), None, "could not answer"),
-            (Outcome::BodyTooLarge, 413, Some(-32600), None, "too large"),
-            (Outcome::BodyTooSlow, 408, Some(-32600), None, "in time"),
-            (Outcome::CredentialsRefused { given: false }, 401, Some(-32600), None, "Credentials are missing"),
-            (Outcome::CredentialsRefused { given: true }, 401, Some(-32600), None, "credentials are wrong"),
-            (Outcome::Deleted, 204, None, None, "deleted"),
-            (Outcome::DuplicateRequestId, 400, Some(-32600), None, "still in flight"),
-            (Outcome::HeaderMalformed { name: "Origin" }, 400, Some(-32600), None, "Header Origin"),
-            (Outcome::HostNotAllowed, 403, Some(-32600), None, "Host not allowed"),
-            (Outcome::InboxFull { request: false }, 503, Some(-32603), Some("1"), "messages waiting"),
-            (Outcome::InboxFull { request: true }, 429, Some(-32603), Some("1"), "messages waiting"),
-            (Outcome::InitializeIncomplete, 400, Some(-32602), None, "clientInfo"),
-            (Outcome::MethodNotAllowed { era: Era::Legacy }, 405, Some(-32600), None, "Method not allowed"),
-            (Outcome::MissingSession, 400, Some(-32600), None, "Mcp-Session-Id"),
-            (Outcome::NotAcceptable, 406, Some(-32600), None, "text/event-stream"),
-            (Outcome::NotJson, 400, Some(-32700), None, "Parse error"),
-            (Outcome::NotOneMessage { why: "the reason" }, 400, Some(-32600), None, "the reason"),
-            (Outcome::NotResumable, 400, Some(-32600), None, "cannot be resumed"),
-            (Outcome::NotTheEndpoint, 404, None, None, "Not found"),
-            (Outcome::OriginNotAllowed, 403, Some(-32600), None, "Origin not allowed"),
-            (Outcome::RequestExpired, 500, Some(-32603), None, "took longer"),
-            (Outcome::SessionEnded, 500, Some(-32603), None, "ended before"),
-            (Outcome::SessionNotFound, 404, Some(-32600), None, "Session not found"),
-            (Outcome::ShuttingDown, 503, Some(-32603), Some("5"), "shutting down"),
-            (Outcome::StreamOver, 204, None, None, "over"),
-            (Outcome::TableFull { retry_after: 37 }, 503, Some(-32603), Some("37"), "Too many sessions"),
-            (Outcome::TooManyRequests, 429, Some(-32603), Some("1"), "Too many requests"),
-            (
-                Outcome::UnsupportedVersion { requested: "2026-07-28".into(), era: Era::Legacy },
-                400,
-                Some(-32600),
-                None,
-                "Unsupported protocol version: 2026-07-28",
-            ),
-            (Outcome::WrongContentType, 415, Some(-32600), None, "application/json"),
-        ];
-        let rows: BTreeSet<_> = table.iter().map(|(outcome, ..)| row(outcome)).collect();
-        assert_eq!(rows.len(), 29, "an outcome is not in the table");
-        table
-    }
-
-    /// Does not compile when an outcome is added, which then needs a line in the table and the next number here.
-    const fn row(outcome: &Outcome) -> u8 {
-        match outcome {
-            Outcome::Accepted => 0,
-            Outcome::AlreadyInitialized => 1,
-            Outcome::AppFailed => 2,
-            Outcome::BodyTooLarge => 3,
-            Outcome::BodyTooSlow => 4,
-            Outcome::Deleted => 5,
-            Outcome::DuplicateRequestId => 6,
-            Outcome::HeaderMalformed { .. } => 7,
-            Outcome::HostNotAllowed => 8,
-            Outcome::InboxFull { .. } => 9,
-            Outcome::InitializeIncomplete => 10,
-            Outcome::MethodNotAllowed { .. } => 11,
-            Outcome::MissingSession => 12,
-            Outcome::NotAcceptable => 13,
-            Outcome::NotJson => 14,
-            Outcome::NotOneMessage { .. } => 15,
-            Outcome::NotResumable => 16,
-            Outcome::NotTheEndpoint => 17,
-            Outcome::OriginNotAllowed => 18,
-            Outcome::SessionEnded => 19,
-            Outcome::SessionNotFound => 20,
-            Outcome::ShuttingDown => 21,
-            Outcome::StreamOver => 22,
-            Outcome::TableFull { .. } => 23,
-            Outcome::TooManyRequests => 24,
-            Outcome::UnsupportedVersion { .. } => 25,
-            Outcome::WrongContentType => 26,
-            Outcome::RequestExpired => 27,
-            Outcome::CredentialsRefused { .. } => 28,
-        }
-    }
-
-    fn json_of(bytes: &[u8]) -> Value {
-        serde_json::from_slice(bytes).expect("JSON")
-    }
-
-    /// R035, R037, R040, R049, R053: one table decides every status, and a 404 for a session says so in JSON-RPC.
-    #[test]
-    fn every_outcome_has_its_status_headers_and_body() {
-        for (outcome, status, code, retry_after, message) in table() {
-            let response = outcome.respond(None);
-            assert_eq!(response.status().as_u16(), status, "{outcome:?}");
-            let mut headers = Vec::new();
-            if code.is_some() {
-                headers.push(("content-type", "application/json"));
-            }
-            if status == 405 {
-                headers.push(("allow", "GET, POST, DELETE"));
-            }
-            if let Outcome::CredentialsRefused { given } = outcome {
-                let challenges = [r#"Bearer realm="sessile""#, r#"Bearer realm="sessile", error="invalid_token""#];
-                headers.push(("www-authenticate", challenges[usize::from(given)]));
-            }
-            headers.extend(retry_after.map(|seconds| ("retry-after", seconds)));
-            // Exactly these: no session id, no challenge beside a 401, nothing that differs between two that must look the same.
-            let found: Vec<_> = response
-                .headers()
-                .iter()
-                .map(|(name, value)| (name.as_str(), value.to_str().expect("visible characters")))
-                .collect();
-            assert_eq!(found, headers, "{outcome:?}");
-            assert_eq!(outcome.code(), code, "{outcome:?}");
-            assert!(outcome.message().contains(message), "{outcome:?}");
-            let Some(code) = code else {
-                assert!(response.body().is_empty(), "{outcome:?}");
-                continue;
-            };
-            let mut body = json_of(response.body());
-            let error = body["error"].as_object_mut().expect("an error");
-            let data = error.remove("data");
-            assert_eq!(data.is_some(), matches!(outcome, Outcome::UnsupportedVersion { .. }), "{outcome:?}");
-            assert_eq!(
-                body,
-                json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": outcome.message()}}),
-                "{outcome:?}"
-            );
-        }
-    }
-
-    /// R052: the id that could be read goes back, with its type.
-    #[test]
-    fn the_id_of_the_request_is_repeated() {
-        for (outcome, _, code, ..) in table() {
-            for (id, expected) in [
-                (RequestId::Number(1), json!(1)),
-                (RequestId::Number(-RequestId::MAX_NUMBER), json!(-RequestId::MAX_NUMBER)),
-                (RequestId::String("1".into()), json!("1")),
-                (RequestId::String("\"}\u{2028}\n".into()), json!("\"}\u{2028}\n")),
-            ] {
-                let message = outcome.to_message(&id);
-                assert_eq!(json_of(&message)["id"], expected, "{outcome:?}");
-                if code.is_some() {
-                    assert_eq!(outcome.respond(Some(&id)).body(), &message, "{outcome:?}");
-                } else {
-                    assert!(outcome.respond(Some(&id)).body().is_empty(), "{outcome:?}");
-                }
-            }
-        }
-    }
-
-    /// Some clients take 401 for lost credentials (R037), a code of the modern era for a modern server, and -32000
-    /// to -32019 for whatever an earlier server meant by them.
-    #[test]
-    fn no_outcome_says_what_clients_would_misread() {
-        for (outcome, status, code, retry_after, _) in table() {
-            assert_eq!(status == 401, matches!(outcome, Outcome::CredentialsRefused { .. }), "{outcome:?}");
-            assert!(code.is_none_or(|code| [-32600, -32602, -32603, -32700].contains(&code)), "{outcome:?}");
-            // Who should come back is told when, and nobody else is.
-            assert_eq!(retry_after.is_some(), matches!(status, 429 | 503), "{outcome:?}");
-            assert_eq!(outcome.retry_after().is_some(), retry_after.is_some(), "{outcome:?}");
-            // -32603 is our fault or our limit, and the status agrees.
-            assert_eq!(code == Some(-32603), status == 429 || status >= 500, "{outcome:?}");
-        }
-    }
-
-    #[test]
-    fn no_two_outcomes_read_the_same() {
-        let messages: BTreeSet<_> = table().iter().map(|(outcome, ..)| outcome.message()).collect();
-        // The two statuses of a full inbox share theirs.
-        assert_eq!(messages.len(), table().len() - 1);
-    }
-
-    #[test]
-    fn an_unsupported_version_lists_the_served_ones() {
-        let outcome = Outcome::UnsupportedVersion { requested: "\"<x>\\".into(), era: Era::Legacy };
-        let body = json_of(outcome.respond(Some(&RequestId::Number(3))).body());
-        let message = body["error"]["message"].as_str().expect("a message");
-        assert!(message.contains("Unsupported protocol version"), "{message}");
-        for version in ProtocolVersion::LEGACY {
-            assert!(message.contains(version.as_str()), "{message}");
-        }
-        assert_eq!(
-            body["error"]["data"],
-            json!({"requested": "\"<x>\\", "supported": ["2025-11-25", "2025-06-18", "2025-03-26"]})
-        );
-        assert_eq!(body["id"], 3);
-    }
 }

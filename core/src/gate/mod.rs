@@ -420,7 +420,7 @@ fn head_era(served: Eras, headers: &HeaderMap) -> Era {
 /// The era of a message, where there is a choice: the body's own mark comes first, and `initialize` is legacy
 /// whatever its header says.
 fn message_era(served: Eras, post: &PostHead, message: &Message) -> Era {
-    let marked = message.as_request().is_some_and(|request| request.modern_version.is_some());
+    let marked = message.modern_version().is_some();
     let beyond = post.version.beyond_legacy().is_some() && message.method() != Some("initialize");
     if served.modern && (!served.legacy || marked || beyond) { Era::Modern } else { Era::Legacy }
 }
@@ -429,7 +429,8 @@ fn admit(post: &PostHead, live: bool, message: &Message) -> Result<Admitted, Out
     let initialize = message.method() == Some("initialize");
     let era = Era::Legacy;
     // What would be modern, where that isn't served.
-    if let Some(requested) = message.as_request().and_then(|request| request.modern_version.as_deref()) {
+    if let Some(modern) = message.as_request().and_then(|request| request.modern.as_ref()) {
+        let requested = &modern.version;
         return Err(Outcome::UnsupportedVersion { requested: version::printable(requested.as_bytes()), era });
     }
     if let Some(requested) = post.version.beyond_legacy()
