@@ -43,6 +43,7 @@
 
 mod accept;
 mod content_type;
+mod encoded;
 mod field;
 mod host;
 mod length;
@@ -50,6 +51,7 @@ mod modern;
 mod origin;
 #[cfg(test)]
 mod tests;
+mod tool_headers;
 mod version;
 
 use std::time::Duration;
@@ -62,6 +64,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use accept::Accepted;
 use host::Hosts;
 use origin::Origins;
+pub use tool_headers::{Page, ToolHeaders};
 pub use version::VersionHeader;
 
 use crate::config::{ConfigError, GateConfig, ResponseMode};
@@ -72,6 +75,10 @@ use crate::version::{Era, Eras, ProtocolVersion};
 
 /// The header with which a client resumes a stream (2025-11-25, transports, resumability).
 pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// The header that repeats the method of a modern request (2026-07-28, transports, standard request headers).
+pub const MCP_METHOD: HeaderName = HeaderName::from_static("mcp-method");
+/// The header that repeats the name or URI in a modern request (2026-07-28, transports, standard request headers).
+pub const MCP_NAME: HeaderName = HeaderName::from_static("mcp-name");
 /// The header that names the protocol version after `initialize` (2025-11-25, transports, protocol version header).
 pub const MCP_PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The header that names the session (2025-11-25, transports, session management).
@@ -118,16 +125,18 @@ impl Gate {
         verify: impl FnOnce() -> Result<(), Outcome>,
     ) -> HeadAction {
         let era = head_era(served, &head.headers);
-        self.try_head(era, head, verify).unwrap_or_else(|outcome| HeadAction::Answer { era, outcome })
+        self.try_head(served, era, head, verify).unwrap_or_else(|outcome| HeadAction::Answer { era, outcome })
     }
 
-    /// Looks at the whole body of a POST, with the headers of its head: modern ones must agree with the body. `live`: the session that [`PostHead::look_up`] named was looked up for the
-    /// request's principal and is live, so that the exchange is already routed to it.
+    /// Looks at the whole body of a POST, with the headers of its head: those of a modern request must agree with its
+    /// body. `live`: the session that [`PostHead::look_up`] named was looked up for the request's principal and is live, so
+    /// that the exchange is already routed to it.
     ///
     /// A driver that found no such session answers [`Outcome::SessionNotFound`] without a body; one that asks here all
     /// the same gets that answer.
     pub fn body(&self, served: Eras, headers: &HeaderMap, post: &PostHead, live: bool, body: Bytes) -> BodyAction {
-        let era = post.era;
+        // What is served may have been found out since.
+        let era = if served.modern { post.era } else { Era::Legacy };
         if body.len() > self.max_body {
             return BodyAction::Answer { era, id: None, outcome: Outcome::BodyTooLarge };
         }
@@ -190,11 +199,12 @@ impl Gate {
 
     fn try_head(
         &self,
+        served: Eras,
         era: Era,
         head: &Parts,
         verify: impl FnOnce() -> Result<(), Outcome>,
     ) -> Result<HeadAction, Outcome> {
-        let method = Served::of(&head.method).ok_or(Outcome::MethodNotAllowed { era })?;
+        let method = Served::of(served, &head.method).ok_or(Outcome::MethodNotAllowed { era })?;
         if !self.hosts.allow(head) {
             return Err(Outcome::HostNotAllowed);
         }
@@ -211,22 +221,26 @@ impl Gate {
         match method {
             Served::Delete => served_session(era, headers).map(HeadAction::Delete),
             Served::Get => get(era, headers).map(HeadAction::Get),
-            Served::Post => self.post(era, headers).map(HeadAction::Post),
+            Served::Post => self.post(served, era, headers).map(HeadAction::Post),
         }
     }
 
-    fn post(&self, era: Era, headers: &HeaderMap) -> Result<PostHead, Outcome> {
+    fn post(&self, served: Eras, era: Era, headers: &HeaderMap) -> Result<PostHead, Outcome> {
         if !single(headers, CONTENT_TYPE, "Content-Type")?.is_some_and(content_type::is_json) {
             return Err(Outcome::WrongContentType);
         }
         let mode = Accepted::read(headers).narrow(self.response_mode).ok_or(Outcome::NotAcceptable)?;
-        let version = version(headers)?;
-        let session = session(headers)?;
-        // A head that speaks of another version may belong to a request without session, for which this
+        let version = version(era, headers)?;
+        let session = if served.legacy { session(headers) } else { Ok(SessionHeader::Missing) };
+        // A head that speaks of another version may belong to a request without session, for which the session's
         // header means nothing; the body tells.
-        if session == SessionHeader::Unreadable && version.beyond_legacy().is_none() {
-            return Err(Outcome::SessionNotFound);
-        }
+        let session = match (era, session) {
+            (Era::Modern, session) => session.unwrap_or(SessionHeader::Unreadable),
+            (Era::Legacy, Ok(SessionHeader::Unreadable)) if version.beyond_legacy().is_none() => {
+                return Err(Outcome::SessionNotFound);
+            }
+            (Era::Legacy, session) => session?,
+        };
         Ok(PostHead { era, mode, session, version })
     }
 
@@ -352,10 +366,10 @@ enum Served {
 }
 
 impl Served {
-    const fn of(method: &Method) -> Option<Self> {
+    const fn of(served: Eras, method: &Method) -> Option<Self> {
         match *method {
-            Method::DELETE => Some(Self::Delete),
-            Method::GET => Some(Self::Get),
+            Method::DELETE if served.legacy => Some(Self::Delete),
+            Method::GET if served.legacy => Some(Self::Get),
             Method::POST => Some(Self::Post),
             _ => None,
         }
@@ -376,8 +390,14 @@ fn get(era: Era, headers: &HeaderMap) -> Result<GetHead, Outcome> {
 
 /// The session of a GET or DELETE, which have no body that could tell more.
 fn served_session(era: Era, headers: &HeaderMap) -> Result<SessionId, Outcome> {
-    if let Some(requested) = version(headers)?.beyond_legacy() {
-        return Err(Outcome::UnsupportedVersion { requested: requested.into(), era });
+    match (version(era, headers)?, era) {
+        (VersionHeader::Absent | VersionHeader::Legacy(_), _) => {}
+        // That version has POST alone.
+        (VersionHeader::Modern(_), Era::Modern) => return Err(Outcome::MethodNotAllowed { era }),
+        (other, _) => {
+            let requested = other.beyond_legacy().unwrap_or_default().into();
+            return Err(Outcome::UnsupportedVersion { requested, era });
+        }
     }
     match session(headers)? {
         SessionHeader::Missing => Err(Outcome::MissingSession),
@@ -386,8 +406,16 @@ fn served_session(era: Era, headers: &HeaderMap) -> Result<SessionId, Outcome> {
     }
 }
 
-fn version(headers: &HeaderMap) -> Result<VersionHeader, Outcome> {
-    Ok(VersionHeader::read(single(headers, MCP_PROTOCOL_VERSION, "MCP-Protocol-Version")?))
+/// Where the modern era is served, a version that is given twice is one that nobody knows, unless all of them have sessions: only
+/// the body tells which request it is, and the answer to that names the header.
+fn version(era: Era, headers: &HeaderMap) -> Result<VersionHeader, Outcome> {
+    match (single(headers, MCP_PROTOCOL_VERSION, "MCP-Protocol-Version"), era) {
+        (Err(_), Era::Modern) => {
+            let values: Vec<_> = headers.get_all(MCP_PROTOCOL_VERSION).iter().map(HeaderValue::as_bytes).collect();
+            Ok(VersionHeader::read(Some(&values.join(&b", "[..]))))
+        }
+        (value, _) => value.map(VersionHeader::read),
+    }
 }
 
 fn session(headers: &HeaderMap) -> Result<SessionHeader, Outcome> {

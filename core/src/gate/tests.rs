@@ -1,5 +1,8 @@
 //! The gate as a whole: the order of its checks, and what comes out of them.
 
+mod modern;
+mod tool_headers;
+
 use http::{HeaderValue, Request};
 
 use super::*;
