@@ -30,6 +30,18 @@ fn call_of(tool: &str, arguments: Value) -> Value {
     json!({ "name": tool, "arguments": arguments })
 }
 
+fn prompt_ref(name: &str) -> Value {
+    json!({ "type": "ref/prompt", "name": name })
+}
+
+fn template_ref(uri: &str) -> Value {
+    json!({ "type": "ref/resource", "uri": uri })
+}
+
+fn completion_of(reference: Value, name: &str, value: &str) -> Value {
+    json!({ "ref": reference, "argument": { "name": name, "value": value } })
+}
+
 /// The result of a call.
 async fn call(client: &DemoClient, tool: &str, arguments: Value) -> Value {
     let answer = client.request("tools/call", call_of(tool, arguments)).await;
@@ -82,7 +94,10 @@ async fn the_revision_that_is_asked_for_is_spoken_if_it_has_sessions() {
         let answer = client.initialize(asked, json!({})).await;
         let result = &answer["result"];
         assert_eq!(result["protocolVersion"], spoken, "{asked}");
-        assert_eq!(result["capabilities"], json!({ "logging": {}, "resources": {}, "tools": {} }));
+        assert_eq!(
+            result["capabilities"],
+            json!({ "completions": {}, "logging": {}, "prompts": {}, "resources": {}, "tools": {} })
+        );
         assert_eq!(result["serverInfo"]["name"], "sessile-demo");
         assert_eq!(result["serverInfo"]["version"], env!("CARGO_PKG_VERSION"));
         assert!(result["instructions"].as_str().is_some_and(|text| text.contains("echo")));
@@ -129,7 +144,13 @@ async fn the_lists_follow_the_schema() {
     assert_eq!(contents["text"].as_str().map(|text| text.len() as u64), Some(size));
 
     let answer = client.request("resources/templates/list", json!({})).await;
-    assert_eq!(answer["result"], json!({ "resourceTemplates": [] }));
+    let [template] = answer["result"]["resourceTemplates"].as_array().expect("templates").as_slice() else {
+        panic!("{answer}")
+    };
+    assert_eq!(template["uriTemplate"], "demo://greeting/{name}");
+    let answer = client.request("resources/read", json!({ "uri": "demo://greeting/Ada%20L." })).await;
+    let contents = json!([{ "uri": "demo://greeting/Ada%20L.", "mimeType": "text/plain", "text": "Hello, Ada L.!" }]);
+    assert_eq!(answer["result"], json!({ "contents": contents }));
     assert_eq!(client.request("ping", json!({})).await["result"], json!({}));
 }
 
@@ -137,7 +158,19 @@ async fn the_lists_follow_the_schema() {
 async fn mistakes_are_told_by_code_and_name() {
     let client = client().await;
     for (method, params, code, words) in [
-        ("prompts/list", json!({}), -32601, "prompts/list"),
+        ("server/discover", json!({}), -32601, "server/discover"),
+        ("prompts/list", json!({ "cursor": "2" }), -32602, "cursor"),
+        ("prompts/get", json!({}), -32602, "name"),
+        ("prompts/get", json!({ "name": "no-such" }), -32602, "Unknown prompt: no-such"),
+        ("prompts/get", json!({ "name": "greet" }), -32602, "name is required"),
+        ("prompts/get", json!({ "name": "greet", "arguments": { "name": 1 } }), -32602, "name is required"),
+        ("prompts/get", json!({ "name": "greet", "arguments": ["Ada"] }), -32602, "name is required"),
+        ("completion/complete", json!({}), -32602, "ref"),
+        ("completion/complete", completion_of(json!({ "type": "ref/other" }), "name", ""), -32602, "ref/other"),
+        ("completion/complete", completion_of(prompt_ref("no-such"), "name", ""), -32602, "no-such"),
+        ("completion/complete", completion_of(prompt_ref("greet"), "other", ""), -32602, "other"),
+        ("completion/complete", completion_of(template_ref("demo://about"), "name", ""), -32602, "demo://about"),
+        ("resources/read", json!({ "uri": "demo://greeting/" }), -32002, "demo://greeting/"),
         ("resources/subscribe", json!({ "uri": "demo://about" }), -32601, "resources/subscribe"),
         ("no/such", json!({}), -32601, "Method not found: no/such"),
         ("tools/list", json!({ "cursor": "2" }), -32602, "cursor"),
@@ -169,6 +202,38 @@ async fn mistakes_are_told_by_code_and_name() {
     }
     assert_eq!(client.notify("notifications/unheard-of", json!({})).await, StatusCode::ACCEPTED);
     assert_eq!(client.request("ping", json!({})).await["result"], json!({}), "the session is none the worse");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_prompt_greets_whom_it_is_told_to() {
+    let client = client().await;
+    let answer = client.request("prompts/list", json!({})).await;
+    let [prompt] = answer["result"]["prompts"].as_array().expect("prompts").as_slice() else { panic!("{answer}") };
+    assert_eq!((&prompt["name"], &prompt["arguments"][0]["name"]), (&json!("greet"), &json!("name")));
+    assert_eq!(prompt["arguments"][0]["required"], true);
+    let answer = client.request("prompts/get", json!({ "name": "greet", "arguments": { "name": "Ada" } })).await;
+    assert_eq!(answer["result"]["description"], prompt["description"]);
+    let text = "Greet Ada in one friendly sentence.";
+    let message = json!({ "role": "user", "content": { "type": "text", "text": text } });
+    assert_eq!(answer["result"]["messages"], json!([message]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_are_completed_in_any_case() {
+    let client = client().await;
+    for (begun, names) in [
+        ("a", json!(["Ada", "Alan"])),
+        ("KA", json!(["Karen", "Katherine"])),
+        ("Grace", json!(["Grace"])),
+        ("x", json!([])),
+    ] {
+        let total = names.as_array().expect("names").len();
+        let completion = json!({ "completion": { "values": names, "total": total, "hasMore": false } });
+        for reference in [prompt_ref("greet"), template_ref("demo://greeting/{name}")] {
+            let answer = client.request("completion/complete", completion_of(reference, "name", begun)).await;
+            assert_eq!(answer["result"], completion, "{begun}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,9 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sessile_core::Message;
 
-use super::DemoState;
-use crate::app::Context;
+use super::{DemoState, INVALID_PARAMS};
+use crate::app::{Context, Reply};
 
 /// The severities of RFC 5424, least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -29,6 +31,21 @@ impl Level {
 
     fn name(self) -> &'static str {
         Self::NAMES[self as usize]
+    }
+}
+
+/// `logging/setLevel`.
+pub(super) fn set_level(context: &Context<DemoState>, message: &Message) -> Reply {
+    #[derive(Deserialize)]
+    struct Params {
+        level: Level,
+    }
+    match message.params() {
+        Ok(Params { level }) => {
+            context.state().level.store(level as u8, Ordering::Relaxed);
+            context.result(&json!({}))
+        }
+        Err(_) => context.error(INVALID_PARAMS, &format!("level must be one of {}", Level::NAMES.join(", "))),
     }
 }
 
