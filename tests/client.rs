@@ -1,6 +1,6 @@
 //! A client in the same process: HTTP requests straight into a service, no socket between.
 //!
-//! Owns what every client of a session does: the headers, the ids, the reading of events. Judges nothing but what it needs to go
+//! Owns what every client does, with a session or in the era without: the headers, the ids, the reading of events. Judges nothing but what it needs to go
 //! on; what an answer should be is for the suites to say. It needs no particular runtime.
 
 use std::future::poll_fn;
@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body::Body as _;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sessile::Principal;
 use sessile::app::Backend;
-use sessile::core::MCP_SESSION_ID;
+use sessile::core::{MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
 use sessile::http::{Body, McpService};
 use sessile::runtime::Runtime;
 
@@ -35,6 +35,8 @@ pub struct Client<R: Runtime, B: Backend> {
     headers: HeaderMap,
     principal: Option<Principal>,
     last_id: AtomicI64,
+    /// What every request says of itself where there are no sessions.
+    meta: Option<Map<String, Value>>,
 }
 
 /// An answer whose body has not been read.
@@ -62,7 +64,7 @@ impl<R: Runtime, B: Backend> Client<R, B> {
         headers.insert(HOST, HeaderValue::from_static("localhost"));
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        Self { service, headers, principal: None, last_id: AtomicI64::new(0) }
+        Self { service, headers, principal: None, last_id: AtomicI64::new(0), meta: None }
     }
 
     /// A client with a session of the newest revision, and no capability.
@@ -84,6 +86,25 @@ impl<R: Runtime, B: Backend> Client<R, B> {
         let answer = client.initialize("2025-11-25", capabilities).await;
         assert!(answer["result"].is_object(), "initialize was answered with {answer}");
         client
+    }
+
+    /// A client of the era without sessions, with these capabilities.
+    #[must_use]
+    pub fn modern(service: McpService<R, B>, capabilities: Value) -> Self {
+        const VERSION: &str = "2026-07-28";
+        let mut client = Self::new(service);
+        client.header(MCP_PROTOCOL_VERSION, VERSION);
+        client.meta = Some(Map::new());
+        client.meta("io.modelcontextprotocol/protocolVersion", json!(VERSION));
+        client.meta("io.modelcontextprotocol/clientInfo", json!({ "name": "tests", "version": "0" }));
+        client.meta("io.modelcontextprotocol/clientCapabilities", capabilities);
+        client
+    }
+
+    /// Says this of itself in every request from now on.
+    pub fn meta(&mut self, key: &str, value: Value) -> &mut Self {
+        self.meta.get_or_insert_default().insert(key.to_owned(), value);
+        self
     }
 
     /// Sends this header with every request from now on, in place of others of its name.
@@ -149,7 +170,9 @@ impl<R: Runtime, B: Backend> Client<R, B> {
 
     /// Sends any message, or anything else that is JSON.
     pub async fn post(&self, message: &Value) -> Answer {
-        self.send(Method::POST, message.to_string()).await
+        let mut headers = self.headers.clone();
+        self.repeat(message, &mut headers);
+        self.send_with(Method::POST, headers, message.to_string()).await
     }
 
     /// Opens a stream for messages that belong to no request.
@@ -164,13 +187,39 @@ impl<R: Runtime, B: Backend> Client<R, B> {
 
     fn message(&self, method: &str, params: &Value) -> (i64, Value) {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut params = params.clone();
+        if let (Some(meta), Value::Object(params)) = (&self.meta, &mut params) {
+            let given = params.entry("_meta").or_insert_with(|| json!({}));
+            let given = given.as_object_mut().expect("_meta is an object");
+            for (key, value) in meta {
+                given.entry(key).or_insert_with(|| value.clone());
+            }
+        }
         (id, json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
     }
 
+    /// What a request of the era without sessions repeats of its body. Names must be visible ASCII.
+    fn repeat(&self, message: &Value, headers: &mut HeaderMap) {
+        if self.meta.is_none() {
+            return;
+        }
+        let params = &message["params"];
+        let name = params["name"].as_str().or_else(|| params["uri"].as_str());
+        for (header, value) in [("mcp-method", message["method"].as_str()), ("mcp-name", name)] {
+            if let Some(value) = value {
+                headers.insert(header, value.parse().expect("a good header"));
+            }
+        }
+    }
+
     async fn send(&self, method: Method, body: String) -> Answer {
+        self.send_with(method, self.headers.clone(), body).await
+    }
+
+    async fn send_with(&self, method: Method, headers: HeaderMap, body: String) -> Answer {
         let mut request = Request::new(body);
         *request.method_mut() = method;
-        *request.headers_mut() = self.headers.clone();
+        *request.headers_mut() = headers;
         if let Some(principal) = &self.principal {
             request.extensions_mut().insert(principal.clone());
         }

@@ -117,6 +117,14 @@ impl<S> Context<S> {
         Reply(ReplyKind::Message(error_message(&request.id, code, text)))
     }
 
+    /// The same with `data`, for those who want to know more. Data that can't be written as JSON is left out.
+    #[must_use]
+    pub fn error_with<T: Serialize + ?Sized>(&self, code: i32, text: &str, data: &T) -> Reply {
+        let Some(request) = &self.request else { return Reply::none() };
+        let data = serde_json::value::to_raw_value(data).ok();
+        Reply(ReplyKind::Message(error_message_with(&request.id, code, text, data.as_deref())))
+    }
+
     /// Sends a notification that belongs to this request; it arrives before the answer.
     pub fn notify<T: Serialize + ?Sized>(&self, method: &str, params: &T) {
         self.push_note(method, params, self.request.as_ref().map(|request| request.key));
@@ -281,13 +289,19 @@ impl std::io::Write for Roomy {
 }
 
 pub(crate) fn error_message(id: &RequestId, code: i32, text: &str) -> Bytes {
+    error_message_with(id, code, text, None)
+}
+
+fn error_message_with(id: &RequestId, code: i32, text: &str, data: Option<&RawValue>) -> Bytes {
     #[derive(Serialize)]
     struct Failure<'a> {
         code: i32,
         message: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        data: Option<&'a RawValue>,
     }
-    // Two plain members always serialize.
-    let error = serde_json::to_string(&Failure { code, message: text }).unwrap_or_default();
+    // Members that are plain, or JSON already, always serialize.
+    let error = serde_json::to_string(&Failure { code, message: text, data }).unwrap_or_default();
     format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, id.to_json()).into()
 }
 

@@ -95,7 +95,7 @@ async fn run(runtime: Tokio, settings: Settings, tokens: Option<BearerTokens>, l
             run_manager(runtime, manager.map_err(|error| error.to_string())?, settings, tokens, stop, |_| {}).await
         }
         None => {
-            let manager = builder.handler(Demo).build().map_err(|error| error.to_string())?;
+            let manager = builder.handler(Demo::new()).build().map_err(|error| error.to_string())?;
             run_manager(runtime, manager, settings, tokens, MOMENT, |url| log.line(&how_to_connect(url))).await
         }
     }

@@ -2,24 +2,27 @@
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::tools::{MAX_BYTES, MAX_NOTES, MAX_SECONDS};
 
 /// One tool.
-#[derive(Serialize)]
+#[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Tool {
+struct Tool {
     name: &'static str,
     title: &'static str,
     description: &'static str,
+    /// What to say instead where there are no sessions.
+    #[serde(skip)]
+    modern: Option<&'static str>,
     #[serde(serialize_with = "input_schema")]
     input_schema: &'static [Argument],
     annotations: Annotations,
 }
 
 /// What a client may expect of a call.
-#[derive(Serialize)]
+#[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Annotations {
     read_only_hint: bool,
@@ -29,7 +32,7 @@ struct Annotations {
 }
 
 /// One argument of a tool.
-pub(super) struct Argument {
+struct Argument {
     name: &'static str,
     description: &'static str,
     kind: Kind,
@@ -55,11 +58,12 @@ const NOTES: Argument =
     Argument { name: "n", description: "How many messages.", kind: Kind::Integer(MAX_NOTES), required: true };
 
 /// All of them.
-pub(super) const TOOLS: &[Tool] = &[
+const TOOLS: &[Tool] = &[
     Tool {
         name: "echo",
         title: "Echo",
         description: "Returns the text that it is given.",
+        modern: None,
         input_schema: &[Argument { name: "text", description: "What to return.", kind: Kind::Text, required: true }],
         annotations: READS,
     },
@@ -67,6 +71,7 @@ pub(super) const TOOLS: &[Tool] = &[
         name: "slow",
         title: "Slow",
         description: "Takes its time, and reports progress if the call has a progress token. Can be cancelled.",
+        modern: None,
         input_schema: &[Argument {
             name: "seconds",
             description: "How long it takes.",
@@ -79,6 +84,9 @@ pub(super) const TOOLS: &[Tool] = &[
         name: "count",
         title: "Count",
         description: "Counts its calls, each session for itself: 1, 2, 3 and so on.",
+        modern: Some(
+            "Counts its calls in a session. Without sessions each call counts for itself, so that this is always 1.",
+        ),
         input_schema: &[],
         annotations: CHANGES,
     },
@@ -86,6 +94,9 @@ pub(super) const TOOLS: &[Tool] = &[
         name: "whoami",
         title: "Who am I",
         description: "Tells, as JSON, whose session this is, which protocol revision was negotiated, and the session's fingerprint in the server's logs.",
+        modern: Some(
+            "Tells, as JSON, whose request this is, of which protocol revision, and the request's fingerprint in the server's logs.",
+        ),
         input_schema: &[],
         annotations: READS,
     },
@@ -93,6 +104,7 @@ pub(super) const TOOLS: &[Tool] = &[
         name: "big",
         title: "Big",
         description: "Returns a text of exactly that many bytes of ASCII.",
+        modern: None,
         input_schema: &[Argument {
             name: "bytes",
             description: "How long the text is.",
@@ -105,6 +117,7 @@ pub(super) const TOOLS: &[Tool] = &[
         name: "notify",
         title: "Notify",
         description: "Sends log messages that belong to no request; they arrive on the stream that GET opens.",
+        modern: Some("Sends log messages, as `log` does: without sessions there are none that belong to no call."),
         input_schema: &[NOTES],
         annotations: READS,
     },
@@ -112,6 +125,9 @@ pub(super) const TOOLS: &[Tool] = &[
         name: "log",
         title: "Log",
         description: "Sends log messages that belong to this call; they arrive on its stream, before its result.",
+        modern: Some(
+            "Sends log messages on the stream of the call, before its result, if the request names a log level that lets them through.",
+        ),
         input_schema: &[NOTES],
         annotations: READS,
     },
@@ -119,6 +135,9 @@ pub(super) const TOOLS: &[Tool] = &[
         name: "ask",
         title: "Ask",
         description: "Asks the user something through the client (elicitation), and returns the action and what was entered.",
+        modern: Some(
+            "Asks the user something through the client (elicitation): the result says what, and the call is made again with the answer.",
+        ),
         input_schema: &[Argument { name: "message", description: "The question.", kind: Kind::Text, required: false }],
         annotations: ASKS,
     },
@@ -126,6 +145,9 @@ pub(super) const TOOLS: &[Tool] = &[
         name: "sample",
         title: "Sample",
         description: "Has the client ask its model (sampling), and returns what it says.",
+        modern: Some(
+            "Has the client ask its model (sampling): the result says what, and the call is made again with the answer.",
+        ),
         input_schema: &[Argument {
             name: "prompt",
             description: "What the model is asked.",
@@ -138,10 +160,18 @@ pub(super) const TOOLS: &[Tool] = &[
         name: "crash",
         title: "Crash",
         description: "Ends the session with an error, as a server that dies would.",
+        modern: Some("Ends the request with an error, as a server that dies would."),
         input_schema: &[],
         annotations: DESTROYS,
     },
 ];
+
+/// The result of `tools/list`.
+pub(super) fn list(modern: bool) -> Value {
+    let described =
+        |tool: &Tool| Tool { description: tool.modern.filter(|_| modern).unwrap_or(tool.description), ..*tool };
+    json!({ "tools": TOOLS.iter().map(described).collect::<Vec<_>>() })
+}
 
 fn input_schema<S: Serializer>(arguments: &&'static [Argument], serializer: S) -> Result<S::Ok, S::Error> {
     let mut schema = serializer.serialize_map(None)?;
@@ -164,7 +194,7 @@ impl Serialize for Properties {
 }
 
 impl Argument {
-    fn schema(&self) -> serde_json::Value {
+    fn schema(&self) -> Value {
         let description = self.description;
         match self.kind {
             Kind::Integer(most) => {

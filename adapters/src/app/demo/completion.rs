@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::json;
 use sessile_core::Message;
 
-use super::{DemoState, INVALID_PARAMS, prompts, resources};
+use super::{DemoState, INVALID_PARAMS, prompts, resources, result};
 use crate::app::{Context, Reply};
 
 /// Names to complete to, in order.
@@ -48,5 +48,6 @@ pub(super) fn complete(context: &Context<DemoState>, message: &Message) -> Reply
     }
     let begun = argument.value.to_lowercase();
     let values: Vec<_> = NAMES.into_iter().filter(|name| name.to_lowercase().starts_with(&begun)).collect();
-    context.result(&json!({ "completion": { "values": values, "total": values.len(), "hasMore": false } }))
+    let completion = json!({ "values": values, "total": values.len(), "hasMore": false });
+    result::complete(context, &json!({ "completion": completion }))
 }

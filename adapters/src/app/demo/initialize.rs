@@ -7,6 +7,7 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 use sessile_core::{Message, ProtocolVersion};
 
+use super::result::SERVER;
 use super::{DemoState, INVALID_PARAMS};
 use crate::app::{Context, Reply};
 
@@ -26,7 +27,7 @@ pub(super) fn initialize(context: &Context<DemoState>, message: &Message) -> Rep
     context.result(&json!({
         "protocolVersion": negotiate(&params.protocol_version).as_str(),
         "capabilities": { "completions": {}, "logging": {}, "prompts": {}, "resources": {}, "tools": {} },
-        "serverInfo": { "name": "sessile-demo", "title": "Sessile demo", "version": env!("CARGO_PKG_VERSION") },
+        "serverInfo": SERVER,
         "instructions": INSTRUCTIONS,
     }))
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sessile_core::Message;
 
+use super::result::is_modern;
 use super::{DemoState, INVALID_PARAMS};
 use crate::app::{Context, Reply};
 
@@ -34,6 +35,9 @@ impl Level {
     }
 }
 
+/// A level that no message reaches.
+pub(super) const SILENT: u8 = Level::NAMES.len() as u8;
+
 /// `logging/setLevel`.
 pub(super) fn set_level(context: &Context<DemoState>, message: &Message) -> Reply {
     #[derive(Deserialize)]
@@ -49,7 +53,7 @@ pub(super) fn set_level(context: &Context<DemoState>, message: &Message) -> Repl
     }
 }
 
-/// Where a log message goes.
+/// Where a log message goes in a session. Without one it belongs to its request in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// The stream of the call.
@@ -78,6 +82,7 @@ pub(super) fn send(context: &Context<DemoState>, target: Target, n: u32, of: u32
     let data = Data { n, text: format!("message {n} of {of}") };
     let params = Params { level: LEVEL.name(), logger: "demo", data };
     match target {
+        Target::Session if is_modern(context) => context.notify("notifications/message", &params),
         Target::Call => context.notify("notifications/message", &params),
         Target::Session => context.notify_session("notifications/message", &params),
     }

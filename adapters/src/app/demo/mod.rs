@@ -1,24 +1,29 @@
 //! The demo server: small, complete, and needing nothing else, so that any client can be tried against it.
 //!
-//! Owns what the server offers (tools, resources, a prompt, completion, log messages) and answers by the schemas of the legacy
-//! revisions. `catalogue` describes the tools, `tools` reads their arguments and answers those that answer at once, `waiting` runs
-//! those that take time, `log` sends log messages.
+//! Owns what the server offers (tools, resources, a prompt, completion, log messages) and answers by the schemas of both eras: what
+//! each offers is the same but where the protocol differs. `result` adds what results of the modern era say of themselves, `initialize`
+//! and `modern` are how a conversation begins. `catalogue` describes the tools, `tools` reads their arguments and answers those that
+//! answer at once, `waiting` runs those that take time, `log` sends log messages.
 
 mod catalogue;
 mod completion;
 mod initialize;
 mod log;
+mod modern;
 mod prompts;
 mod resources;
+mod result;
 mod tools;
 mod waiting;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
+use result::{Cache, cacheable, is_modern};
+use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
-use sessile_core::Message;
+use serde_json::{Value, json};
+use sessile_core::session::Kind;
+use sessile_core::{Eras, Message};
 use waiting::Waiting;
 
 use super::{Context, Handler, Reply, SessionInfo};
@@ -50,12 +55,13 @@ impl Demo {
     }
 }
 
-/// What the demo server keeps for a session.
+/// What the demo server keeps for a session, or knows of a request without one.
 #[derive(Debug, Default)]
 pub struct DemoState {
     count: AtomicU64,
     /// Whether the client can show a form to its user.
     elicitation: AtomicBool,
+    /// The least severity of the log messages that the client wants.
     level: AtomicU8,
     /// Whether the client can ask a model.
     sampling: AtomicBool,
@@ -73,8 +79,14 @@ enum Answer {
 impl Handler for Demo {
     type State = DemoState;
 
-    fn open(&self, _: &SessionInfo) -> DemoState {
-        DemoState::default()
+    fn eras(&self) -> Eras {
+        Eras::BOTH
+    }
+
+    fn open(&self, session: &SessionInfo) -> DemoState {
+        // Without sessions, a request that doesn't ask for log messages gets none.
+        let level = if session.kind() == Kind::Modern { log::SILENT } else { 0 };
+        DemoState { level: AtomicU8::new(level), ..DemoState::default() }
     }
 
     async fn call(&self, context: Context<DemoState>, message: Message) -> Reply {
@@ -92,31 +104,39 @@ impl Handler for Demo {
 fn answer(context: &Context<DemoState>, message: &Message) -> Answer {
     // Nothing that a notification says changes anything here: the session itself drops a call that is cancelled.
     let Some(request) = message.as_request() else { return Answer::Now(Reply::none()) };
-    Answer::Now(match &*request.method {
-        "tools/call" => return tools::call(context, message),
-        "completion/complete" => completion::complete(context, message),
-        "initialize" => initialize::initialize(context, message),
-        "logging/setLevel" => log::set_level(context, message),
-        "ping" => context.result(&json!({})),
-        "prompts/get" => prompts::get(context, message),
+    if is_modern(context)
+        && let Err(refusal) = modern::note(context, message)
+    {
+        return Answer::Now(refusal);
+    }
+    match &*request.method {
+        "tools/call" => tools::call(context, message),
+        "completion/complete" => Answer::Now(completion::complete(context, message)),
+        "prompts/get" => Answer::Now(prompts::get(context, message)),
         "prompts/list" => page(context, message, prompts::list),
-        "resources/list" => page(context, message, resources::list),
-        "resources/read" => resources::read(context, message),
+        "resources/list" => page(context, message, || resources::list(is_modern(context))),
+        "resources/read" => Answer::Now(resources::read(context, message)),
         "resources/templates/list" => page(context, message, resources::templates),
-        "tools/list" => page(context, message, || json!({ "tools": catalogue::TOOLS })),
-        unknown => context.error(METHOD_NOT_FOUND, &format!("Method not found: {unknown}")),
-    })
+        "tools/list" => page(context, message, || catalogue::list(is_modern(context))),
+        of_one_era => Answer::Now(match (of_one_era, is_modern(context)) {
+            ("initialize", false) => initialize::initialize(context, message),
+            ("logging/setLevel", false) => log::set_level(context, message),
+            ("ping", false) => context.result(&json!({})),
+            ("server/discover", true) => modern::discover(context),
+            (unknown, _) => context.error(METHOD_NOT_FOUND, &format!("Method not found: {unknown}")),
+        }),
+    }
 }
 
 /// A list that fits on one page, so that no cursor was ever given out.
-fn page<T: Serialize>(context: &Context<DemoState>, message: &Message, all: impl FnOnce() -> T) -> Reply {
+fn page(context: &Context<DemoState>, message: &Message, all: impl FnOnce() -> Value) -> Answer {
     #[derive(Deserialize)]
     struct Params {
         cursor: Option<IgnoredAny>,
     }
-    match message.params() {
-        Ok(Params { cursor: None }) => context.result(&all()),
+    Answer::Now(match message.params() {
+        Ok(Params { cursor: None }) => cacheable(context, &all(), Cache::LONG),
         Ok(Params { cursor: Some(_) }) => context.error(INVALID_PARAMS, "Unknown cursor: all is on the first page"),
         Err(error) => context.error(INVALID_PARAMS, &format!("Invalid params: {error}")),
-    }
+    })
 }

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sessile_core::Message;
 
+use super::result::complete;
 use super::{DemoState, INVALID_PARAMS};
 use crate::app::{Context, Reply};
 
@@ -40,11 +41,7 @@ pub(super) fn get(context: &Context<DemoState>, message: &Message) -> Reply {
         return context
             .error(INVALID_PARAMS, "Invalid arguments for prompt greet: name is required and must be a string");
     };
-    context.result(&json!({
-        "description": DESCRIPTION,
-        "messages": [{
-            "role": "user",
-            "content": { "type": "text", "text": format!("Greet {whom} in one friendly sentence.") },
-        }],
-    }))
+    let text = format!("Greet {whom} in one friendly sentence.");
+    let messages = json!([{ "role": "user", "content": { "type": "text", "text": text } }]);
+    complete(context, &json!({ "description": DESCRIPTION, "messages": messages }))
 }

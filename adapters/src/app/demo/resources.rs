@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sessile_core::Message;
 
+use super::result::{Cache, cacheable, is_modern};
 use super::{DemoState, INVALID_PARAMS};
 use crate::app::{Context, Reply};
 
@@ -14,22 +15,22 @@ const ABOUT_URI: &str = "demo://about";
 const GREETING: &str = "demo://greeting/";
 /// The template of the greetings, with the one argument `name`.
 pub(super) const GREETING_TEMPLATE: &str = "demo://greeting/{name}";
-/// The legacy revisions' own code; the modern one uses that of invalid parameters.
+/// The legacy revisions' own code; the modern one has that of invalid parameters.
 const RESOURCE_NOT_FOUND: i32 = -32002;
 
 /// The result of `resources/list`.
-pub(super) fn list() -> Value {
-    json!({ "resources": [about()] })
+pub(super) fn list(modern: bool) -> Value {
+    json!({ "resources": [about(modern)] })
 }
 
-fn about() -> Value {
+fn about(modern: bool) -> Value {
     json!({
         "uri": ABOUT_URI,
         "name": "about",
         "title": "About this server",
         "description": "What the demo server is and what can be tried with it.",
         "mimeType": "text/plain",
-        "size": ABOUT.len(),
+        "size": about_text(modern).len(),
     })
 }
 
@@ -53,21 +54,30 @@ pub(super) fn read(context: &Context<DemoState>, message: &Message) -> Reply {
     let Ok(Params { uri }) = message.params() else {
         return context.error(INVALID_PARAMS, "uri is required and must be a string");
     };
-    match text(&uri) {
-        Some(text) => context.result(&json!({
-            "contents": [{ "uri": uri, "mimeType": "text/plain", "text": text }],
-        })),
-        None => context.error(RESOURCE_NOT_FOUND, &format!("Resource not found: {uri}")),
+    let modern = is_modern(context);
+    match text(&uri, modern) {
+        Some(text) => {
+            let contents = json!([{ "uri": uri, "mimeType": "text/plain", "text": text }]);
+            cacheable(context, &json!({ "contents": contents }), Cache::LONG)
+        }
+        None => {
+            let code = if modern { INVALID_PARAMS } else { RESOURCE_NOT_FOUND };
+            context.error(code, &format!("Resource not found: {uri}"))
+        }
     }
 }
 
 /// What a resource says, if there is one of this URI.
-fn text(uri: &str) -> Option<Cow<'static, str>> {
+fn text(uri: &str, modern: bool) -> Option<Cow<'static, str>> {
     if uri == ABOUT_URI {
-        return Some(ABOUT.into());
+        return Some(about_text(modern).into());
     }
     let name = unescaped(uri.strip_prefix(GREETING)?)?;
     Some(format!("Hello, {name}!").into())
+}
+
+const fn about_text(modern: bool) -> &'static str {
+    if modern { ABOUT_MODERN } else { ABOUT }
 }
 
 /// The value that a simple expression of a template has in a URI (RFC 6570, 3.2.2), if it is one and not empty.
@@ -102,6 +112,19 @@ Things to try:
 - call `crash`: the session ends with an error, and from then on its id is unknown.
 ";
 
+const ABOUT_MODERN: &str = "\
+This is the demo server of Sessile, which serves Model Context Protocol servers over Streamable HTTP.
+
+Things to try:
+- call `echo`, then `big` for a large answer;
+- call `count` twice: there are no sessions, so each call counts for itself;
+- call `slow` with a progress token, and close the connection half-way;
+- call `log` with and without a log level in the request: its messages arrive on the stream of the call, or not at all;
+- call `ask` or `sample`: the result says what the server wants to know, and the call is made again with the answer;
+- get the prompt `greet` or read `demo://greeting/Ada`: the name of either can be completed;
+- call `crash`: that request ends with an error, as with a server that dies, and the next one is none the worse.
+";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,7 +147,7 @@ mod tests {
             ("demo://greetings", None),
             ("", None),
         ] {
-            assert_eq!(text(uri).as_deref(), name, "{uri}");
+            assert_eq!(text(uri, false).as_deref(), name, "{uri}");
         }
     }
 }

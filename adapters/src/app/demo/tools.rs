@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use sessile_core::{Message, ProtocolVersion};
 
 use super::log::Target;
+use super::result::{complete, is_modern};
 use super::waiting::Waiting;
 use super::{Answer, DemoState, INVALID_PARAMS};
 use crate::app::{AppError, Context, Reply};
@@ -35,12 +36,15 @@ pub(super) fn call(context: &Context<DemoState>, message: &Message) -> Answer {
     if !arguments.starts_with('{') {
         return Answer::Now(context.error(INVALID_PARAMS, "Invalid params: arguments must be an object"));
     }
-    run(context, &name, arguments).unwrap_or_else(|wrong| {
-        let text = match wrong {
-            Wrong::Argument(what) => format!("Invalid arguments for tool {name}: {what}"),
-            Wrong::Tool => format!("Unknown tool: {name}"),
-        };
-        Answer::Now(context.error(INVALID_PARAMS, &text))
+    run(context, message, &name, arguments).unwrap_or_else(|wrong| {
+        Answer::Now(match wrong {
+            Wrong::Argument(what) => {
+                let text = format!("Invalid arguments for tool {name}: {what}");
+                // In the modern era its caller's model should see it, to do better.
+                if is_modern(context) { failure(context, &text) } else { context.error(INVALID_PARAMS, &text) }
+            }
+            Wrong::Tool => context.error(INVALID_PARAMS, &format!("Unknown tool: {name}")),
+        })
     })
 }
 
@@ -50,11 +54,11 @@ enum Wrong {
     Tool,
 }
 
-fn run(context: &Context<DemoState>, name: &str, arguments: &str) -> Result<Answer, Wrong> {
+fn run(context: &Context<DemoState>, message: &Message, name: &str, arguments: &str) -> Result<Answer, Wrong> {
     Ok(match name {
         "echo" => Answer::Now(echo(context, arguments)?),
         "ask" => Answer::Later(Waiting::Ask { message: optional_text("message", arguments)? }),
-        "big" => Answer::Now(context.result(&ToolResult::new(Filler(whole("bytes", arguments, MAX_BYTES)?)))),
+        "big" => Answer::Now(complete(context, &ToolResult::new(Filler(whole("bytes", arguments, MAX_BYTES)?)))),
         "count" => {
             let count = context.state().count.fetch_add(1, Ordering::Relaxed) + 1;
             Answer::Now(text(context, &count.to_string()))
@@ -64,7 +68,7 @@ fn run(context: &Context<DemoState>, name: &str, arguments: &str) -> Result<Answ
         "notify" => Answer::Later(Waiting::Log { target: Target::Session, n: whole("n", arguments, MAX_NOTES)? }),
         "sample" => Answer::Later(Waiting::Sample { prompt: optional_text("prompt", arguments)? }),
         "slow" => Answer::Later(Waiting::Slow { time: seconds(arguments)? }),
-        "whoami" => Answer::Now(text(context, &whoami(context).to_string())),
+        "whoami" => Answer::Now(text(context, &whoami(context, message).to_string())),
         _ => return Err(Wrong::Tool),
     })
 }
@@ -82,12 +86,14 @@ fn echo(context: &Context<DemoState>, arguments: &str) -> Result<Reply, Wrong> {
 }
 
 /// Never the id of the session, which is a secret even to its own user's model.
-fn whoami(context: &Context<DemoState>) -> serde_json::Value {
+fn whoami(context: &Context<DemoState>, message: &Message) -> serde_json::Value {
     let session = context.session();
+    let negotiated = context.version().map(ProtocolVersion::as_str);
+    let named = message.as_request().and_then(|request| request.modern_version.as_deref());
     json!({
         "fingerprint": session.fingerprint().to_string(),
         "principal": session.principal().name(),
-        "protocolVersion": context.version().map(ProtocolVersion::as_str),
+        "protocolVersion": if is_modern(context) { named } else { negotiated },
     })
 }
 
@@ -143,12 +149,12 @@ impl<T> ToolResult<T> {
 }
 
 pub(super) fn text(context: &Context<DemoState>, text: &str) -> Reply {
-    context.result(&ToolResult::new(text))
+    complete(context, &ToolResult::new(text))
 }
 
 /// The tool has failed, which its caller's model should see.
 pub(super) fn failure(context: &Context<DemoState>, why: &str) -> Reply {
-    context.result(&ToolResult { is_error: true, ..ToolResult::new(why) })
+    complete(context, &ToolResult { is_error: true, ..ToolResult::new(why) })
 }
 
 /// A text of this many bytes, which never exists as a whole but in the answer.

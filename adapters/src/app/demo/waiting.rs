@@ -81,7 +81,13 @@ async fn send_notes(context: &Context<DemoState>, target: Target, n: u32) -> Rep
             context.sleep(PAUSE).await;
         }
     }
-    let filtered = if sent < n { "; the others are below the level that the client has set" } else { "" };
+    let filtered = if sent == n {
+        ""
+    } else if context.state().level.load(Ordering::Relaxed) == log::SILENT {
+        "; the request names no log level"
+    } else {
+        "; the others are below the level that the client has set"
+    };
     text(context, &format!("Sent {sent} of {n} log messages{filtered}."))
 }
 
