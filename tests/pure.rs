@@ -17,8 +17,8 @@ use http::{HeaderMap, Request, StatusCode};
 use sessile_core::session::{ConnectionKey, Delivery, Disconnect, MessageAction, RequestKey, Session};
 use sessile_core::table::CloseReason;
 use sessile_core::{
-    BodyAction, Config, ConfigError, Eras, Gate, HeadAction, Message, Outcome, PostHead, ReapReason, RequestAction,
-    RequestHead, RequestId, SessionId, SessionKey, SessionTable, Timestamp,
+    BodyAction, Config, ConfigError, CorsHeaders, Eras, Gate, HeadAction, Message, Outcome, PostHead, ReapReason,
+    RequestAction, RequestHead, RequestId, SessionId, SessionKey, SessionTable, Timestamp,
 };
 
 use script::Say;
@@ -75,6 +75,7 @@ pub struct World {
 #[derive(Debug)]
 struct Exchange {
     answer: Answer,
+    cors: Option<CorsHeaders>,
     id: Option<RequestId>,
     initialize: bool,
     state: State,
@@ -160,9 +161,10 @@ impl World {
     /// A request arrives. Whatever can be said at once is said.
     pub fn request(&mut self, principal: Option<&str>, request: Request<Upload>) -> ExchangeKey {
         let (parts, upload) = request.into_parts();
+        let cors = self.gate.cors(&parts);
         let exchange = self.exchanges.len();
         let answer = Answer::default();
-        self.exchanges.push(Exchange { answer, id: None, initialize: false, state: State::Done });
+        self.exchanges.push(Exchange { answer, cors, id: None, initialize: false, state: State::Done });
         let principal = principal.map(str::to_owned);
         match self.gate.head(SERVED, &parts) {
             HeadAction::Answer { outcome, .. } => self.refuse_unread(exchange, &parts, &upload, &outcome),
@@ -321,6 +323,7 @@ impl World {
             MessageAction::Open { call, connection, request } => {
                 self.exchanges[exchange] = Exchange {
                     answer: Answer::default(),
+                    cors: self.exchanges[exchange].cors.take(),
                     id: id.clone(),
                     initialize,
                     state: State::Held { key, connection, until: None },

@@ -46,6 +46,9 @@ pub struct GateConfig {
     pub allowed_origins: Vec<String>,
     /// How long a body may take from its head to its last byte. Default: 30 s.
     pub body_timeout: Duration,
+    /// Origins whose pages' scripts may read answers (cross-origin resource sharing), in the form of `allowed_origins`, or
+    /// `*` alone for every origin; they count as allowed. Default: none, so that no answer says a word about it.
+    pub cors_origins: Vec<String>,
     /// Whether `localhost`, 127.0.0.0/8 (in canonical dotted form) and `[::1]` with any port are good in `Host`.
     /// Default: yes.
     pub loopback_hosts: bool,
@@ -64,6 +67,7 @@ impl Default for GateConfig {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             body_timeout: Duration::from_secs(30),
+            cors_origins: Vec::new(),
             loopback_hosts: true,
             loopback_origins: true,
             max_body: 4 << 20,
@@ -305,6 +309,11 @@ const fn positive_time(setting: &'static str, value: Duration) -> Result<(), Con
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
+    /// An origin to share with that is no origin, or `*` beside others.
+    CorsOrigin {
+        /// What was given.
+        given: String,
+    },
     /// A cap with neither idle expiry, nor a lifetime, nor eviction.
     FullForEver,
     /// An allowed host that is no host.
@@ -327,6 +336,10 @@ pub enum ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::CorsOrigin { given } => write!(
+                f,
+                "CORS origin {given:?} is not SCHEME://NAME, SCHEME://NAME:PORT, SCHEME://NAME:* or, alone, *"
+            ),
             Self::FullForEver => f.write_str(
                 "a session cap needs an idle timeout, a maximum lifetime, or eviction of idle sessions; otherwise a full table stays full",
             ),

@@ -130,8 +130,8 @@ mod version;
 pub use config::{Config, ConfigError};
 pub use event::{Action, Event};
 pub use gate::{
-    BodyAction, Gate, GetHead, HeadAction, LAST_EVENT_ID, LastEventId, MCP_METHOD, MCP_NAME, MCP_PROTOCOL_VERSION,
-    MCP_SESSION_ID, ModernRequest, Page, PostHead, SessionHeader, ToolHeaders, VersionHeader,
+    BodyAction, CorsHeaders, Gate, GetHead, HeadAction, LAST_EVENT_ID, LastEventId, MCP_METHOD, MCP_NAME,
+    MCP_PROTOCOL_VERSION, MCP_SESSION_ID, ModernRequest, Page, PostHead, SessionHeader, ToolHeaders, VersionHeader,
 };
 pub use id::{EventId, Fingerprint, FingerprintKey, IdSource, RequestId, SessionId, SessionKey};
 pub use message::{Initialize, Message, MessageError, MessageKind, Modern, Notification, Request, Response};

@@ -92,6 +92,8 @@ pub enum Outcome {
     NotResumable,
     /// `Origin` is not allowed.
     OriginNotAllowed,
+    /// A browser asked first, and its page may send the request; the headers say which.
+    Preflight,
     /// The request took longer than it may.
     RequestExpired,
     /// The session ended with the request in flight.
@@ -146,7 +148,7 @@ impl Outcome {
     pub const fn status(&self) -> StatusCode {
         match self {
             Self::Accepted => StatusCode::ACCEPTED,
-            Self::Deleted | Self::StreamOver => StatusCode::NO_CONTENT,
+            Self::Deleted | Self::Preflight | Self::StreamOver => StatusCode::NO_CONTENT,
             Self::AlreadyInitialized
             | Self::CapabilityMissing { .. }
             | Self::DuplicateRequestId
@@ -179,7 +181,7 @@ impl Outcome {
     #[must_use]
     pub const fn code(&self) -> Option<i32> {
         match self {
-            Self::Accepted | Self::Deleted | Self::NotTheEndpoint | Self::StreamOver => None,
+            Self::Accepted | Self::Deleted | Self::NotTheEndpoint | Self::Preflight | Self::StreamOver => None,
             Self::NotJson => Some(PARSE_ERROR),
             Self::UnsupportedVersion { era: Era::Modern, .. } => Some(UNSUPPORTED_VERSION),
             Self::CapabilityMissing { .. } => Some(CAPABILITY_MISSING),
@@ -246,6 +248,7 @@ impl Outcome {
             Self::NotResumable => "The event id cannot be resumed",
             Self::NotTheEndpoint => "Not found",
             Self::OriginNotAllowed => "Origin not allowed",
+            Self::Preflight => "The request may be sent",
             Self::RequestExpired => "The request took longer than this server allows",
             Self::SessionEnded => "The session ended before the request was answered",
             Self::SessionNotFound => "Session not found",

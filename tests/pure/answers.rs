@@ -44,7 +44,7 @@ impl World {
             if announced && let Some(id) = self.names.get(&key) {
                 headers.insert(MCP_SESSION_ID, id.to_header());
             }
-            self.exchanges[exchange].answer.head = Some((StatusCode::OK, headers));
+            self.send_head(exchange, StatusCode::OK, headers);
             self.settle(key);
             if self.exchanges[exchange].answer.done {
                 return self.table.handle_response_finished(self.now, key);
@@ -90,16 +90,25 @@ impl World {
             }
             Ok(connection) => {
                 self.exchanges[exchange].state = State::Streaming { key, connection };
-                self.exchanges[exchange].answer.head = Some((StatusCode::OK, event_stream()));
+                self.send_head(exchange, StatusCode::OK, event_stream());
                 self.poll(exchange);
             }
         }
     }
 
+    /// With what every answer says to browsers.
+    fn send_head(&mut self, exchange: usize, status: StatusCode, mut headers: HeaderMap) {
+        let exchange = &mut self.exchanges[exchange];
+        if let Some(cors) = exchange.cors.take() {
+            cors.apply(&mut headers);
+        }
+        exchange.answer.head = Some((status, headers));
+    }
+
     pub(super) fn refuse(&mut self, exchange: usize, id: Option<&RequestId>, outcome: &Outcome) {
         let (head, body) = Response::into_parts(outcome.respond(id));
-        let answer = &mut self.exchanges[exchange].answer;
-        *answer = Answer { head: Some((head.status, head.headers)), body: body.to_vec(), done: true };
+        self.exchanges[exchange].answer = Answer { head: None, body: body.to_vec(), done: true };
+        self.send_head(exchange, head.status, head.headers);
     }
 
     /// A refusal before the body was read: the connection can go on if the rest of the body comes, and is small.

@@ -4,7 +4,8 @@ use sessile_core::{Era, Outcome};
 
 use crate::row::{Expected, Kind, all};
 
-/// All but those that a row can't have: [`Outcome::StreamOver`] needs a stream that was resumed.
+/// All but those that a row can't have: [`Outcome::StreamOver`] needs a stream that was resumed, and
+/// [`Outcome::CredentialsRefused`] somebody who verifies them.
 fn outcomes() -> Vec<Outcome> {
     vec![
         Outcome::Accepted,
@@ -31,6 +32,7 @@ fn outcomes() -> Vec<Outcome> {
         Outcome::NotResumable,
         Outcome::NotTheEndpoint,
         Outcome::OriginNotAllowed,
+        Outcome::Preflight,
         Outcome::RequestExpired,
         Outcome::SessionEnded,
         Outcome::SessionNotFound,

@@ -222,3 +222,28 @@ async fn other_credentials_can_be_verified() {
         assert_eq!(ask(&site, None, request).await.status(), Some(status), "{key:?}");
     }
 }
+
+/// R155: a browser that asks first has no credentials to show, and the page's script may read that they are missing.
+#[tokio::test(start_paused = true)]
+async fn a_preflight_needs_no_credentials() {
+    let mut config = Config::default();
+    config.gate.cors_origins = vec!["https://app.example".into()];
+    let site = guarded(handler(config, Scripted::default()));
+    let from_page = |mut request: Request<Upload>| {
+        request.headers_mut().insert("origin", HeaderValue::from_static("https://app.example"));
+        request
+    };
+    let mut preflight = from_page(request("OPTIONS", Upload::Whole(Bytes::new())));
+    preflight.headers_mut().insert("access-control-request-method", HeaderValue::from_static("POST"));
+    preflight.headers_mut().insert("access-control-request-headers", HeaderValue::from_static("authorization"));
+    let asked = ask(&site, None, preflight).await;
+    assert_eq!(asked.status(), Some(204));
+    assert!(asked.header("access-control-allow-headers").is_some_and(|names| names.contains("authorization")));
+    for (token, status) in [(None, 401), (Some(WRONG), 401), (Some(ALICE), 200)] {
+        let answer = ask(&site, token, from_page(post(None, "$INIT"))).await;
+        assert_eq!(answer.status(), Some(status));
+        assert_eq!(answer.header("access-control-allow-origin").as_deref(), Some("https://app.example"));
+        let readable = answer.header("access-control-expose-headers").expect("a list");
+        assert!(readable.contains("www-authenticate") && readable.contains("mcp-session-id"), "{readable}");
+    }
+}

@@ -132,6 +132,7 @@ pub(crate) fn all() -> Vec<Row> {
     let tables = [
         ("methods", include_str!("rows/methods.txt")),
         ("host-origin", include_str!("rows/host-origin.txt")),
+        ("cors", include_str!("rows/cors.txt")),
         ("media", include_str!("rows/media.txt")),
         ("version", include_str!("rows/version.txt")),
         ("session", include_str!("rows/session.txt")),
@@ -222,6 +223,8 @@ impl Row {
         let mut config = Config::default();
         for given in &self.given {
             match given.as_str() {
+                "cors" => config.gate.cors_origins = vec!["https://app.example".into(), "http://web.example:*".into()],
+                "cors-any" => config.gate.cors_origins = vec!["*".into()],
                 "busy" => config.session.max_in_flight = 1,
                 "evict-idle" => config.table.when_full = WhenFull::EvictIdle,
                 "full" => config.table.max_sessions = 1,

@@ -80,12 +80,22 @@ impl<R: Runtime, B: Backend> McpService<R, B> {
         Q::Data: Send,
     {
         let (parts, body) = request.into_parts();
-        if self.path.as_deref().is_some_and(|path| parts.uri.path().trim_end_matches('/') != path) {
-            return ResponseFuture(Box::pin(std::future::ready(
-                Outcome::NotTheEndpoint.respond(None).map(Body::whole),
-            )));
-        }
-        ResponseFuture(Box::pin(answer(Arc::clone(&self.shared), self.authenticate.clone(), parts, body)))
+        let elsewhere = self.path.as_deref().is_some_and(|path| parts.uri.path().trim_end_matches('/') != path);
+        let shared = Arc::clone(&self.shared);
+        let authenticate = self.authenticate.clone();
+        ResponseFuture(Box::pin(async move {
+            // Every answer has these, so that the script of a page that may ask learns why it was refused.
+            let cors = shared.hub.gate.cors(&parts);
+            let mut response = if elsewhere {
+                Outcome::NotTheEndpoint.respond(None).map(Body::whole)
+            } else {
+                answer(shared, authenticate, parts, body).await
+            };
+            if let Some(cors) = cors {
+                cors.apply(response.headers_mut());
+            }
+            response
+        }))
     }
 }
 

@@ -169,7 +169,7 @@ fn token(text: &[u8]) -> Option<(&[u8], &[u8])> {
     (end > 0).then(|| text.split_at(end))
 }
 
-const fn is_token_byte(byte: u8) -> bool {
+pub(super) const fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
             byte,

@@ -6,9 +6,10 @@
 //! verifies when the gate asks it to; nor what an answer looks like, which [`Outcome`] decides.
 //!
 //! ```text
-//! head: method ─ Host ─ Origin ─ credentials ─ declared size ─┬─ POST:   type ─ Accept ─ version ─ session ─► Post
-//!                                                             ├─ GET:           Accept ─ version ─ session ─► Get
-//!                                                             └─ DELETE:                 version ─ session ─► Delete
+//! head: method ─ Host ─ Origin ─┬─ preflight ─► Answer
+//!                               └─ credentials ─ declared size ─┬─ POST:   type ─ Accept ─ version ─ session ─► Post
+//!                                                               ├─ GET:           Accept ─ version ─ session ─► Get
+//!                                                               └─ DELETE:                 version ─ session ─► Delete
 //!
 //! Post: look up the session, if `PostHead::look_up` names one; then read the body, within the limits
 //!
@@ -43,6 +44,7 @@
 
 mod accept;
 mod content_type;
+mod cors;
 mod encoded;
 mod field;
 mod host;
@@ -62,6 +64,8 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use accept::Accepted;
+use cors::Cors;
+pub use cors::CorsHeaders;
 use host::Hosts;
 use origin::Origins;
 pub use tool_headers::{Page, ToolHeaders};
@@ -88,6 +92,8 @@ pub const MCP_SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id")
 #[derive(Debug)]
 pub struct Gate {
     body_timeout: Duration,
+    /// `None`: off.
+    cors: Option<Cors>,
     hosts: Hosts,
     max_body: usize,
     origins: Origins,
@@ -104,6 +110,7 @@ impl Gate {
         config.check()?;
         Ok(Self {
             body_timeout: config.body_timeout,
+            cors: Cors::new(&config.cors_origins)?,
             hosts: Hosts::new(&config.allowed_hosts, config.loopback_hosts)?,
             max_body: config.max_body,
             origins: Origins::new(&config.allowed_origins, config.loopback_origins)?,
@@ -197,6 +204,13 @@ impl Gate {
         length::declared(&head.headers).is_ok_and(|size| size.is_none_or(|size| self.fits(size)))
     }
 
+    /// The headers that every answer to this head needs for browsers, whoever gives it: the gate, the session, or the driver.
+    /// `None` if cross-origin resource sharing is off.
+    #[must_use]
+    pub fn cors(&self, head: &Parts) -> Option<CorsHeaders> {
+        self.cors.as_ref().map(|cors| cors.headers(head))
+    }
+
     fn try_head(
         &self,
         served: Eras,
@@ -204,14 +218,22 @@ impl Gate {
         head: &Parts,
         verify: impl FnOnce() -> Result<(), Outcome>,
     ) -> Result<HeadAction, Outcome> {
-        let method = Served::of(served, &head.method).ok_or(Outcome::MethodNotAllowed { era })?;
+        let method = Served::of(served, &head.method);
+        if method.is_none() && !(self.cors.is_some() && cors::is_preflight(head)) {
+            return Err(Outcome::MethodNotAllowed { era });
+        }
         if !self.hosts.allow(head) {
             return Err(Outcome::HostNotAllowed);
         }
         let headers = &head.headers;
-        if !self.origins.allow(headers) {
+        let listed = self.cors.as_ref().is_some_and(|cors| cors.lists(headers));
+        if !listed && !self.origins.allow(headers) {
             return Err(Outcome::OriginNotAllowed);
         }
+        let Some(method) = method else {
+            // Whoever may not share may still be let in, but has nothing to ask for.
+            return Err(if listed { Outcome::Preflight } else { Outcome::OriginNotAllowed });
+        };
         verify()?;
         match length::declared(headers) {
             Ok(Some(size)) if !self.fits(size) => return Err(Outcome::BodyTooLarge),

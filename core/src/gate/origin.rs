@@ -2,7 +2,7 @@
 //!
 //! Owns the check of `Origin` (RFC 6454, 6.2; 2025-11-25, transports, security warning: a bad one is 403). Only
 //! browsers send it, so a request without one passes; whatever else is not known to be good is refused. Does not
-//! own the answer to a browser that asks first.
+//! own what scripts may read, nor the answer to a browser that asks first.
 
 use http::HeaderMap;
 use http::header::ORIGIN;
@@ -35,6 +35,11 @@ impl Origins {
             Ok(Some(text)) => Origin::parse(text).is_some_and(|(_, origin)| self.allow_origin(&origin)),
             Err(_) => false,
         }
+    }
+
+    /// Whether the head comes from an origin at all, and not from `null` or from nowhere.
+    pub(super) fn is_one(headers: &HeaderMap) -> bool {
+        matches!(single(headers, ORIGIN), Ok(Some(text)) if Origin::parse(text).is_some())
     }
 
     fn allow_origin(&self, origin: &Origin<'_>) -> bool {

@@ -42,6 +42,7 @@ fn table() -> Vec<Row> {
         (Outcome::NotResumable, 400, Some(-32600), None, "cannot be resumed"),
         (Outcome::NotTheEndpoint, 404, None, None, "Not found"),
         (Outcome::OriginNotAllowed, 403, Some(-32600), None, "Origin not allowed"),
+        (Outcome::Preflight, 204, None, None, "may be sent"),
         (Outcome::RequestExpired, 500, Some(-32603), None, "took longer"),
         (Outcome::SessionEnded, 500, Some(-32603), None, "ended before"),
         (Outcome::SessionNotFound, 404, Some(-32600), None, "Session not found"),
@@ -67,7 +68,7 @@ fn table() -> Vec<Row> {
         (Outcome::WrongContentType, 415, Some(-32600), None, "application/json"),
     ];
     let rows: BTreeSet<_> = table.iter().map(|(outcome, ..)| row(outcome)).collect();
-    assert_eq!(rows.len(), 33, "an outcome is not in the table");
+    assert_eq!(rows.len(), 34, "an outcome is not in the table");
     table
 }
 
@@ -102,6 +103,7 @@ const fn row(outcome: &Outcome) -> u8 {
         Outcome::UnsupportedVersion { .. } => 25,
         Outcome::WrongContentType => 26,
         Outcome::RequestExpired => 27,
+        Outcome::Preflight => 33,
         Outcome::CapabilityMissing { .. } => 28,
         Outcome::HeaderMismatch { .. } => 29,
         Outcome::MetaMissing { .. } => 30,

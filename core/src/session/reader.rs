@@ -84,7 +84,7 @@ impl<X> Session<X> {
                 ResponseMode::Json => true,
                 ResponseMode::Auto => alone,
                 // An error decides the status, which a stream could not carry.
-                ResponseMode::Sse => alone && modern && stream.log.first_data().is_some_and(|data| is_error(data)),
+                ResponseMode::Sse => alone && modern && stream.log.first_data().is_some_and(is_error),
             };
             match one_body.then(|| stream.log.take_response()).flatten() {
                 Some(response) => Head::Json(response),

@@ -229,7 +229,7 @@ impl Model {
             Reader::Streaming { since, .. } if self.polls() && request.open && request.pause.is_none() => {
                 Some(since.saturating_add(self.config.poll_after?))
             }
-            _ => None,
+            Reader::Held { .. } | Reader::Streaming { .. } | Reader::Left(_) | Reader::Kept | Reader::Done => None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sessile_core::{Eras, Message};
+use sessile_core::{Message, ProtocolVersion};
 
 use super::initialize::Capabilities;
 use super::log::Level;
@@ -48,7 +48,7 @@ pub(super) fn note(context: &Context<DemoState>, message: &Message) -> Result<()
 /// `server/discover`.
 pub(super) fn discover(context: &Context<DemoState>) -> Reply {
     let result = json!({
-        "supportedVersions": Eras::MODERN.versions().collect::<Vec<_>>(),
+        "supportedVersions": ProtocolVersion::MODERN.map(ProtocolVersion::as_str),
         "capabilities": { "completions": {}, "logging": {}, "prompts": {}, "resources": {}, "tools": {} },
         "instructions": INSTRUCTIONS,
     });

@@ -89,7 +89,7 @@ fn echo(context: &Context<DemoState>, arguments: &str) -> Result<Reply, Wrong> {
 fn whoami(context: &Context<DemoState>, message: &Message) -> serde_json::Value {
     let session = context.session();
     let negotiated = context.version().map(ProtocolVersion::as_str);
-    let named = message.as_request().and_then(|request| request.modern_version.as_deref());
+    let named = message.as_request().and_then(|request| Some(&*request.modern.as_ref()?.version));
     json!({
         "fingerprint": session.fingerprint().to_string(),
         "principal": session.principal().name(),
