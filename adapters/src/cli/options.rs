@@ -94,7 +94,7 @@ fn variable(long: &str) -> String {
 /// The values in a variable: lists are split at commas, assignments at line ends since their values may hold commas.
 fn split(id: &str, value: OsString, variable: &str) -> Result<Vec<OsString>, Refusal> {
     let separator = match id {
-        "allowed_host" | "allowed_origin" | "pass_env" => ',',
+        "allowed_host" | "allowed_origin" | "cors_origin" | "pass_env" => ',',
         "env" => '\n',
         _ => return Ok(vec![value]),
     };
@@ -163,6 +163,7 @@ fn settings(options: Options, name: impl Fn(&str) -> Option<String>) -> Result<S
         });
     }
     config.gate.allowed_origins = options.allowed_origin;
+    config.gate.cors_origins = options.cors_origin;
     config.gate.body_timeout = options.body_timeout;
     config.gate.max_body = options.max_body;
     config.gate.response_mode = match options.response {
@@ -296,6 +297,9 @@ struct Options {
     /// Origin that browsers may call from: SCHEME://NAME, or with :PORT or :*; may be repeated
     #[arg(long, value_name = "ORIGIN")]
     allowed_origin: Vec<String>,
+    /// Origin whose pages may read answers (CORS), in the same form, or * for all; may be repeated
+    #[arg(long, value_name = "ORIGIN")]
+    cors_origin: Vec<String>,
     /// File with a name and a bearer token per line; requests without one of them get 401
     #[arg(long, value_name = "FILE")]
     bearer_tokens: Option<PathBuf>,

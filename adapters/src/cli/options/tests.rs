@@ -42,7 +42,7 @@ fn a_command_is_taken_as_it_is() {
 type Shown = fn(&Settings) -> String;
 
 /// Option, a value, what it becomes.
-const OPTIONS: [(&str, &str, Shown, &str); 31] = [
+const OPTIONS: [(&str, &str, Shown, &str); 33] = [
     ("--listen", "[::1]:0", |s| s.listen.to_string(), "[::1]:0"),
     ("--path", "/a/b/", |s| s.path.clone(), "/a/b"),
     ("--idle-timeout", "5m", |s| format!("{:?}", s.config.table.idle_timeout), "Some(300s)"),
@@ -65,6 +65,8 @@ const OPTIONS: [(&str, &str, Shown, &str); 31] = [
     ("--poll-after", "1m", |s| format!("{:?}", s.config.session.poll_after), "Some(60s)"),
     ("--allowed-host", "a.example", |s| s.config.gate.allowed_hosts.join(" "), "a.example"),
     ("--allowed-origin", "https://a", |s| s.config.gate.allowed_origins.join(" "), "https://a"),
+    ("--cors-origin", "https://a", |s| s.config.gate.cors_origins.join(" "), "https://a"),
+    ("--cors-origin", "*", |s| s.config.gate.cors_origins.join(" "), "*"),
     ("--bearer-tokens", "/a,b", |s| format!("{:?}", s.bearer_tokens), r#"Some("/a,b")"#),
     ("--env", "A=b=c,d", |s| format!("{:?}", s.child.as_ref().unwrap().env), r#"[("A", "b=c,d")]"#),
     ("--pass-env", "TOKEN", |s| format!("{:?}", s.child.as_ref().unwrap().pass_env), r#"["TOKEN"]"#),
@@ -176,6 +178,11 @@ fn what_is_wrong_is_said_in_one_line() {
             &["--allowed-origin", "a"],
             &[],
             "allowed origin \"a\" is not SCHEME://NAME, SCHEME://NAME:PORT or SCHEME://NAME:*",
+        ),
+        (
+            &["--cors-origin", "https://a", "--cors-origin", "*"],
+            &[],
+            "CORS origin \"*\" is not SCHEME://NAME, SCHEME://NAME:PORT, SCHEME://NAME:* or, alone, *",
         ),
         (
             &["--idle-timeout", "0"],
