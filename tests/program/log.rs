@@ -1,7 +1,7 @@
 //! What is logged, and that logging holds nothing up.
 
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::{HOSTILE, Program, SOON, Setup, kill, soon, until, within};
 use crate::http::{Connection, Request, ask};
@@ -81,4 +81,27 @@ fn silence_is_an_option() {
     program.signal(Signal::TERM);
     program.wait();
     assert_eq!(program.log(), "");
+}
+
+#[test]
+fn for_machines_each_line_is_an_object() {
+    let mut programs = [
+        Setup::new(&["--log-format", "json"]).start(),
+        Program::hostile(&["--log-format", "json", "--log-level", "trace"], &["--noise", "--stderr=1000"]),
+    ];
+    for program in &mut programs {
+        let session = Session::open(program);
+        session.echo("something");
+        assert_eq!(session.delete(), 204);
+        program.wait_for_log("session closed");
+        program.signal(Signal::TERM);
+        program.wait();
+        let log = program.log();
+        // The last one may not have come in whole yet.
+        for line in log.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+            let event: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            assert!(event["timestamp"].is_string() && event["level"].is_string(), "{line}");
+            assert!(event["message"].is_string(), "{line}");
+        }
+    }
 }

@@ -12,8 +12,10 @@ use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
-use super::options::LogLevel;
+use super::options::{LogFormat, LogLevel};
 
 /// Lines that wait for the writer.
 const BACKLOG: usize = 1_024;
@@ -25,6 +27,7 @@ const FLUSH: Duration = Duration::from_millis(500);
 pub(super) struct Log {
     lines: SyncSender<Vec<u8>>,
     dropped: Arc<AtomicU64>,
+    format: LogFormat,
 }
 
 /// Waits for the last lines when it is dropped, but not for ever.
@@ -33,8 +36,8 @@ pub(super) struct Flush(Receiver<()>, Log);
 
 impl Log {
     /// Starts the writer and sends the program's events to it.
-    pub(super) fn start(level: LogLevel) -> io::Result<(Self, Flush)> {
-        let (log, flush) = Self::to(io::stderr())?;
+    pub(super) fn start(level: LogLevel, format: LogFormat) -> io::Result<(Self, Flush)> {
+        let (log, flush) = Self::to(io::stderr(), format)?;
         let level = match level {
             LogLevel::Off => LevelFilter::OFF,
             LogLevel::Error => LevelFilter::ERROR,
@@ -44,34 +47,35 @@ impl Log {
             LogLevel::Trace => LevelFilter::TRACE,
         };
         let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(log.clone());
         // A subscriber that is there already stays: whoever embeds us decides.
-        let _ = tracing::subscriber::set_global_default(
-            tracing_subscriber::fmt()
-                .with_max_level(level)
-                .with_ansi(colours)
-                .with_target(false)
-                .with_writer(log.clone())
-                .finish(),
-        );
+        let _ = match format {
+            LogFormat::Json => tracing::subscriber::set_global_default(lines.json().flatten_event(true).finish()),
+            LogFormat::Text => {
+                tracing::subscriber::set_global_default(lines.with_ansi(colours).with_target(false).finish())
+            }
+        };
         Ok((log, flush))
     }
 
-    fn to(sink: impl Write + Send + 'static) -> io::Result<(Self, Flush)> {
+    fn to(sink: impl Write + Send + 'static, format: LogFormat) -> io::Result<(Self, Flush)> {
         let (lines, queue) = sync_channel(BACKLOG);
         let (ended, end) = channel();
-        let log = Self { lines, dropped: Arc::default() };
+        let log = Self { lines, dropped: Arc::default(), format };
         let dropped = Arc::clone(&log.dropped);
         thread::Builder::new().name("log".into()).spawn(move || {
-            write_all(&queue, sink, &dropped);
+            write_all(&queue, sink, &dropped, format);
             drop(ended);
         })?;
         let flush = Flush(end, log.clone());
         Ok((log, flush))
     }
 
-    /// Writes whole lines, whatever the level. Never waits.
+    /// Writes whole lines for people, whatever the level; where every line is for machines, none. Never waits.
     pub(super) fn line(&self, line: &str) {
-        self.push(format!("{line}\n").into_bytes());
+        if self.format == LogFormat::Text {
+            self.push(format!("{line}\n").into_bytes());
+        }
     }
 
     fn push(&self, line: Vec<u8>) {
@@ -82,19 +86,30 @@ impl Log {
 }
 
 /// An empty line asks the writer to end: events are never empty.
-fn write_all(queue: &Receiver<Vec<u8>>, mut sink: impl Write, dropped: &AtomicU64) {
+fn write_all(queue: &Receiver<Vec<u8>>, mut sink: impl Write, dropped: &AtomicU64, format: LogFormat) {
     while let Ok(line) = queue.recv() {
         if line.is_empty() {
             break;
         }
         let lost = dropped.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let _ = writeln!(sink, "{lost} log lines were dropped since nobody read them");
+            let _ = writeln!(sink, "{}", told(lost, format));
         }
         // A closed stderr is no reason to end; the lines are lost then.
         let _ = sink.write_all(&line);
     }
     let _ = sink.flush();
+}
+
+/// A line about lines that are missing. It can't be an event, which might be dropped in turn.
+fn told(lost: u64, format: LogFormat) -> String {
+    let message = format!("{lost} log lines were dropped since nobody read them");
+    if format == LogFormat::Text {
+        return message;
+    }
+    let mut timestamp = String::new();
+    let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
+    serde_json::json!({ "timestamp": timestamp, "level": "WARN", "message": message, "dropped": lost }).to_string()
 }
 
 impl Drop for Flush {
@@ -151,7 +166,7 @@ mod tests {
     #[test]
     fn lines_are_written_before_the_end() {
         let sink = Sink::default();
-        let (log, flush) = Log::to(sink.clone()).unwrap();
+        let (log, flush) = Log::to(sink.clone(), LogFormat::Text).unwrap();
         for number in 0..100 {
             log.line(&format!("line {number}"));
         }
@@ -162,7 +177,7 @@ mod tests {
     #[test]
     fn a_stuck_reader_costs_lines_and_no_time() {
         let sink = Sink::default();
-        let (log, flush) = Log::to(sink.clone()).unwrap();
+        let (log, flush) = Log::to(sink.clone(), LogFormat::Text).unwrap();
         let stuck = sink.0.lock().unwrap();
         for _ in 0..BACKLOG * 3 {
             log.line("line");
@@ -176,5 +191,17 @@ mod tests {
             thread::sleep(Duration::from_millis(1));
         }
         panic!("the count was not told");
+    }
+
+    #[test]
+    fn for_machines_each_line_is_an_object() {
+        let value: serde_json::Value = serde_json::from_str(&told(7, LogFormat::Json)).unwrap();
+        assert_eq!((&value["dropped"], &value["level"]), (&7.into(), &"WARN".into()));
+        assert!(value["timestamp"].as_str().unwrap().ends_with('Z'), "{value}");
+        let sink = Sink::default();
+        let (log, flush) = Log::to(sink.clone(), LogFormat::Json).unwrap();
+        log.line("for people");
+        drop(flush);
+        assert!(sink.0.lock().unwrap().is_empty());
     }
 }

@@ -49,7 +49,7 @@ fn start(settings: Settings) -> ExitCode {
         Ok(tokens) => tokens,
         Err(line) => return wrong(&line),
     };
-    let (log, flush) = match Log::start(settings.log_level) {
+    let (log, flush) = match Log::start(settings.log_level, settings.log_format) {
         Ok(log) => log,
         Err(error) => return failed(&format!("can't start the log: {error}")),
     };

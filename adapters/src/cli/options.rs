@@ -27,6 +27,7 @@ pub(super) struct Settings {
     pub(super) config: Config,
     pub(super) drain_timeout: Duration,
     pub(super) listen: SocketAddr,
+    pub(super) log_format: LogFormat,
     pub(super) log_level: LogLevel,
     pub(super) path: String,
     pub(super) serve: ServeConfig,
@@ -227,6 +228,7 @@ fn settings(options: Options, name: impl Fn(&str) -> Option<String>) -> Result<S
         config,
         drain_timeout: options.drain_timeout,
         listen: options.listen,
+        log_format: options.log_format,
         log_level: options.log_level,
         path: options.path,
         serve: ServeConfig { keep_alive: options.keep_alive, ..ServeConfig::default() },
@@ -327,6 +329,9 @@ struct Options {
     /// What is logged to stderr
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = EnumValueParser::<LogLevel>::new())]
     log_level: LogLevel,
+    /// How it is written: lines for people, or a JSON object per line
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = EnumValueParser::<LogFormat>::new())]
+    log_format: LogFormat,
     /// The MCP server to run for each session, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -354,10 +359,18 @@ enum Response {
     Sse,
 }
 
+<<<<<<< HEAD
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Switch {
     On,
     Off,
+=======
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum LogFormat {
+    Json,
+    Text,
+>>>>>>> ba0d5f4 (cli: --log-format json)
 }
 
 /// How much is logged.

@@ -21,6 +21,7 @@ fn the_defaults() {
     assert_eq!(settings.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(settings.path, "/mcp");
     assert_eq!(settings.drain_timeout, secs(10));
+    assert_eq!(settings.log_format, LogFormat::Text);
     assert_eq!(settings.log_level, LogLevel::Info);
     assert!(settings.child.is_none());
     // The core and the server have the same defaults of their own.
@@ -42,7 +43,7 @@ fn a_command_is_taken_as_it_is() {
 type Shown = fn(&Settings) -> String;
 
 /// Option, a value, what it becomes.
-const OPTIONS: [(&str, &str, Shown, &str); 33] = [
+const OPTIONS: [(&str, &str, Shown, &str); 34] = [
     ("--listen", "[::1]:0", |s| s.listen.to_string(), "[::1]:0"),
     ("--path", "/a/b/", |s| s.path.clone(), "/a/b"),
     ("--idle-timeout", "5m", |s| format!("{:?}", s.config.table.idle_timeout), "Some(300s)"),
@@ -75,6 +76,7 @@ const OPTIONS: [(&str, &str, Shown, &str); 33] = [
     ("--stop-grace", "0", |s| format!("{:?}", s.child.as_ref().unwrap().stop_grace), "0ns"),
     ("--kill-grace", "9s", |s| format!("{:?}", s.child.as_ref().unwrap().kill_grace), "9s"),
     ("--drain-timeout", "0", |s| format!("{:?}", s.drain_timeout), "0ns"),
+    ("--log-format", "json", |s| format!("{:?}", s.log_format), "Json"),
     ("--log-level", "debug", |s| format!("{:?}", s.log_level), "Debug"),
 ];
 
