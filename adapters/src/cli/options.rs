@@ -359,18 +359,17 @@ enum Response {
     Sse,
 }
 
-<<<<<<< HEAD
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Switch {
     On,
     Off,
-=======
+}
+
 /// How the log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum LogFormat {
     Json,
     Text,
->>>>>>> ba0d5f4 (cli: --log-format json)
 }
 
 /// How much is logged.

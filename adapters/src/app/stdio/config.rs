@@ -6,7 +6,10 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
+
+use super::watch::GroupWatcher;
 
 /// What every child gets of our environment, where it is set: what the official SDKs pass, and what decides the
 /// language, the time zone and the place of temporary files. Everything else may hold secrets that are none of its
@@ -35,6 +38,8 @@ pub struct StdioConfig {
     pub kill_grace: Duration,
     /// The longest line that a child may write, in bytes; a longer one ends its session. Default: 64 MiB.
     pub max_line: usize,
+    /// Who is told of the child's birth and of its end. Default: nobody.
+    pub watcher: Option<Arc<dyn GroupWatcher>>,
 }
 
 impl StdioConfig {
@@ -50,6 +55,7 @@ impl StdioConfig {
             stop_grace: Duration::from_secs(2),
             kill_grace: Duration::from_secs(5),
             max_line: 64 * 1024 * 1024,
+            watcher: None,
         }
     }
 
@@ -94,6 +100,7 @@ impl fmt::Debug for StdioConfig {
             .field("stop_grace", &self.stop_grace)
             .field("kill_grace", &self.kill_grace)
             .field("max_line", &self.max_line)
+            .field("watcher", &self.watcher.is_some())
             .finish()
     }
 }

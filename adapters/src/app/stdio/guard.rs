@@ -1,7 +1,7 @@
 //! A child is never left behind.
 //!
-//! Owns the process from its start to its reaping. The order is always the same: SIGKILL to the group, then the reaping
-//! of its leader; while the leader is unreaped nobody else can have its number.
+//! Owns the process from its start to its reaping. The order is always the same: SIGKILL to the group, then a word to the
+//! watcher, then the reaping of the leader; while it is unreaped nobody else can have its number.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use super::Counters;
+use super::{Counters, GroupWatcher};
 use crate::runtime::{Child, GroupSignal, Processes};
 
 /// Kills the group and reaps the leader when it is dropped.
@@ -19,6 +19,8 @@ pub(super) struct Guard<R: Processes> {
     /// `None`: reaped.
     child: Option<R::Child>,
     alive: Alive,
+    /// `None`: there is none, or it has been told of the end.
+    watcher: Option<Arc<dyn GroupWatcher>>,
 }
 
 /// Counts a child until it is reaped.
@@ -32,9 +34,17 @@ impl Drop for Alive {
 }
 
 impl<R: Processes> Guard<R> {
-    pub(super) fn new(runtime: R, child: R::Child, counters: Arc<Counters>) -> Self {
+    pub(super) fn new(
+        runtime: R,
+        child: R::Child,
+        counters: Arc<Counters>,
+        watcher: Option<Arc<dyn GroupWatcher>>,
+    ) -> Self {
+        if let Some(watcher) = &watcher {
+            watcher.born(child.id());
+        }
         counters.children.fetch_add(1, Ordering::Relaxed);
-        Self { runtime, child: Some(child), alive: Alive(counters) }
+        Self { runtime, child: Some(child), alive: Alive(counters), watcher }
     }
 
     /// The number of the leader, 0 once it is reaped.
@@ -57,6 +67,10 @@ impl<R: Processes> Guard<R> {
     pub(super) fn reap(&mut self) -> io::Result<ExitStatus> {
         let child = self.child.as_mut().ok_or_else(|| io::Error::other("already reaped"))?;
         child.signal_group(GroupSignal::Kill);
+        // Nobody escapes SIGKILL, not even by a fork at that moment: whether the leader can be reaped yet changes nothing.
+        if let Some(watcher) = self.watcher.take() {
+            watcher.gone(child.id());
+        }
         let status = child.reap()?;
         self.child = None;
         Ok(status)

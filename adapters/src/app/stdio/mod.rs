@@ -15,6 +15,7 @@ mod stdin;
 mod stdout;
 #[cfg(all(test, feature = "tokio"))]
 mod tests;
+mod watch;
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -30,6 +31,7 @@ use self::pump::{End, Inbox, Outbox, Pump};
 use self::stderr::Stderr;
 use self::stdin::Stdin;
 use self::stdout::{Silence, Stdout};
+pub use self::watch::GroupWatcher;
 use super::{App, AppError, AppLink, Receiver, Sender};
 use crate::runtime::{Processes, Started};
 
@@ -88,7 +90,7 @@ impl<R: Processes> Stdio<R> {
     async fn serve(&self, session: Fingerprint, mut inbox: impl Inbox, outbox: impl Outbox) -> Result<(), AppError> {
         let Started { child, stdin, stdout, stderr } =
             self.runtime.start(self.config.command()).map_err(|error| AppError::Start(self.config.describe(&error)))?;
-        let guard = Guard::new(self.runtime.clone(), child, Arc::clone(&self.counters));
+        let guard = Guard::new(self.runtime.clone(), child, Arc::clone(&self.counters), self.config.watcher.clone());
         tracing::debug!(target: "sessile::child", %session, pid = guard.id(), "started");
         let mut pump = Pump {
             runtime: self.runtime.clone(),

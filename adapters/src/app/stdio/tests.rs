@@ -525,6 +525,75 @@ fn a_dropped_run_kills_and_reaps() {
     block_on(until(|| is_gone(grandchild)));
 }
 
+/// Writes down what it is told, and what there was to be seen of the child then.
+#[derive(Default)]
+struct Diary(Mutex<Vec<(&'static str, u32, bool)>>);
+
+impl Diary {
+    fn note(&self, what: &'static str, group: u32) {
+        // A zombie has a number, so that nobody else can have it.
+        let pid = rustix::process::Pid::from_raw(group.try_into().expect("a number")).expect("not zero");
+        let there = rustix::process::test_kill_process(pid).is_ok();
+        self.0.lock().expect("no panic").push((what, group, there));
+    }
+}
+
+impl super::GroupWatcher for Diary {
+    fn born(&self, group: u32) {
+        self.note("born", group);
+    }
+
+    fn gone(&self, group: u32) {
+        self.note("gone", group);
+    }
+}
+
+#[test]
+fn a_watcher_is_told_of_each_birth_and_of_each_end_before_the_reaping() {
+    // R198.
+    let stubborn = format!("trap '' TERM; {}while :; do sleep 1000; done", say("pid:$$"));
+    for (script, how) in [
+        (format!("{}exit 3", say("pid:$$")), "by itself"),
+        (format!("{}cat >/dev/null", say("pid:$$")), "ended"),
+        (stubborn.clone(), "ended"),
+        (stubborn, "aborted"),
+    ] {
+        let diary = Arc::new(Diary::default());
+        let pid = Mutex::new(0);
+        block_on(async {
+            let mut config = sh(&script);
+            config.watcher = Some(Arc::clone(&diary) as _);
+            let session = Session::start(config);
+            *pid.lock().expect("no panic") = session.pid().await;
+            match how {
+                "aborted" => {
+                    session.run.abort();
+                    until(|| session.stdio.stats().children == 0).await;
+                }
+                "ended" => {
+                    session.end();
+                    session.result().await.expect("ended");
+                }
+                _ => drop(session.result().await),
+            }
+        });
+        let pid = u32::try_from(*pid.lock().expect("no panic")).expect("a number");
+        let told = diary.0.lock().expect("no panic").clone();
+        assert_eq!(told, [("born", pid, true), ("gone", pid, true)], "{how}");
+    }
+}
+
+#[test]
+fn a_watcher_is_not_told_of_what_never_was() {
+    block_on(async {
+        let diary = Arc::new(Diary::default());
+        let mut config = StdioConfig::new("/nonexistent");
+        config.watcher = Some(Arc::clone(&diary) as _);
+        Session::start(config).result().await.expect_err("there is no such program");
+        assert!(diary.0.lock().expect("no panic").is_empty());
+    });
+}
+
 /// Behind a manager: the same child is one session's server from `initialize` to DELETE.
 #[test]
 fn a_session_over_http_is_a_child() {
