@@ -56,7 +56,7 @@ mod manager;
 mod principal;
 pub mod runtime;
 
-pub use manager::{Builder, LifecycleError, Manager, SessionInfo};
+pub use manager::{Builder, Hooks, Initialized, LifecycleError, Manager, SessionInfo};
 pub use principal::Principal;
 pub use sessile_core as core;
 

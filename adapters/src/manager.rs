@@ -3,6 +3,7 @@
 //! Owns the lifecycle and the one reaper. It installs no signal handler and spawns nothing before it is started.
 
 pub(crate) mod cell;
+pub(crate) mod hooks;
 pub(crate) mod hub;
 
 use std::fmt;
@@ -14,6 +15,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 pub use cell::SessionInfo;
+use hooks::HookSet;
+pub use hooks::{Hooks, Initialized};
 use hub::Hub;
 use sessile_core::{Config, ConfigError, Eras, Gate, Timestamp};
 
@@ -75,23 +78,29 @@ pub struct Builder<R, B = ()> {
     backend: B,
     config: Config,
     eras: Eras,
+    hooks: HookSet,
     runtime: R,
 }
 
 impl<R: Runtime> Builder<R> {
     /// Begins to build a manager on this runtime.
     pub fn new(runtime: R) -> Self {
-        Self { backend: (), config: Config::default(), eras: Eras::BOTH, runtime }
+        Self { backend: (), config: Config::default(), eras: Eras::BOTH, hooks: HookSet::default(), runtime }
     }
 
     /// Serves a server that answers message by message.
     pub fn handler<H: Handler>(self, handler: H) -> Builder<R, Calls<H>> {
-        Builder { backend: Calls::new(handler), config: self.config, eras: self.eras, runtime: self.runtime }
+        self.with(Calls::new(handler))
     }
 
     /// Serves a server that runs for the whole session.
     pub fn app<A: App>(self, app: A) -> Builder<R, Tasks<A>> {
-        Builder { backend: Tasks::new(app), config: self.config, eras: self.eras, runtime: self.runtime }
+        self.with(Tasks::new(app))
+    }
+
+    fn with<B>(self, backend: B) -> Builder<R, B> {
+        let Self { backend: (), config, eras, hooks, runtime } = self;
+        Builder { backend, config, eras, hooks, runtime }
     }
 }
 
@@ -103,6 +112,13 @@ impl<R: Runtime, B> Builder<R, B> {
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
+        self
+    }
+
+    /// Tells these of every session: when it opens, when its client begins to use it, and when it closes.
+    #[must_use]
+    pub fn hooks(mut self, hooks: impl Hooks) -> Self {
+        self.hooks = HookSet(Some(Arc::new(hooks)));
         self
     }
 }
@@ -126,11 +142,11 @@ impl<R: Runtime, B: Backend> Builder<R, B> {
         self.config.session.detached_timeout = self.config.table.idle_timeout;
         self.config.check()?;
         let clock = Arc::new(RuntimeClock(self.runtime.clone()));
-        let hub = |sessionless| {
+        let hub = |sessionless, hooks| {
             let gate = Gate::new(&self.config.gate)?;
-            Hub::new(&self.config, gate, sessionless, clock.clone()).map(Arc::new)
+            Hub::new(&self.config, gate, sessionless, hooks, clock.clone()).map(Arc::new)
         };
-        let (hub, requests) = (hub(false)?, hub(true)?);
+        let (hub, requests) = (hub(false, self.hooks)?, hub(true, HookSet::default())?);
         let phase = AtomicU8::new(BUILT);
         let shared = Shared { backend: self.backend, eras: self.eras, hub, requests, runtime: self.runtime, phase };
         Ok(Manager { shared: Arc::new(shared) })

@@ -12,6 +12,7 @@ mod coverage;
 mod endings;
 mod expect;
 mod faults;
+mod hooks;
 mod junk;
 mod lifetime;
 mod modes;

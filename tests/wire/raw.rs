@@ -36,7 +36,7 @@ pub(crate) fn app<A: App>(config: Config, app: A) -> Site<Tasks<A>> {
     site(Builder::new(Tokio::current()).app(app).config(config).build().expect("good settings"))
 }
 
-fn site<B: Backend>(manager: Manager<Tokio, B>) -> Site<B> {
+pub(crate) fn site<B: Backend>(manager: Manager<Tokio, B>) -> Site<B> {
     manager.start().expect("started once");
     let service = manager.service().expect("running").path("/mcp");
     Site { manager, service }

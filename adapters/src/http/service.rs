@@ -28,6 +28,7 @@ use super::read::{ReadError, discard, read_body};
 use crate::app::sealed::Sealed;
 use crate::app::{Answering, Backend, Context, Half, poll_guarded};
 use crate::manager::Shared;
+use crate::manager::hooks::Word;
 use crate::manager::hub::{Hub, Ticket};
 use crate::principal::Principal;
 use crate::runtime::Runtime;
@@ -267,6 +268,7 @@ impl<S: Send + Sync + 'static> Open<'_, S> {
                 return outcome.respond_in(era_of(self.kind), id).map(Body::whole);
             }
         };
+        self.hub.hooks.introduce(&ticket.cell, &message);
         if delivery == Delivery::Inbox {
             run_app(shared, &ticket);
         }
@@ -320,10 +322,14 @@ async fn deliver<R: Runtime, B: Backend>(
         let answering = (request.id.clone(), request.progress_token.clone());
         (answering, request.initialize.is_some())
     });
+    let word = Word::of(&message);
     let action = {
         let now = hub.now();
         let mut inner = cell.lock();
         let action = inner.session.handle_message(now, &hub.config.session, message, parts, mode);
+        if !matches!(action, MessageAction::Refuse { .. }) {
+            inner.told.hear(word);
+        }
         hub.settle(&cell, inner);
         action
     };

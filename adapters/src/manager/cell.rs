@@ -8,6 +8,7 @@ use http::request::Parts;
 use sessile_core::session::{ConnectionKey, Delivery, Effect, EndReason, Kind, RequestKey, ServerRequestKey, Session};
 use sessile_core::{Fingerprint, ProtocolVersion, SessionId, SessionKey, Timestamp};
 
+use super::hooks::{Initialized, Told};
 use crate::principal::Principal;
 
 /// What is known of a session, without its secret id.
@@ -58,6 +59,8 @@ pub(crate) struct Cell<S> {
 /// What the lock of a session guards.
 pub(crate) struct Inner {
     pub(crate) session: Session<Arc<Parts>>,
+    /// How far the hooks have been told of it.
+    pub(crate) told: Told,
     /// How many alarms the session has asked for.
     alarms: u64,
     /// Who waits for a message of the client, or for the end: the app, or calls that answer nothing.
@@ -75,6 +78,7 @@ impl<S> Cell<S> {
         };
         let inner = Inner {
             session,
+            told: Told::default(),
             alarms: 0,
             app: Wakers::default(),
             answers: Wakers::default(),
@@ -121,6 +125,7 @@ pub(crate) struct Todo {
     pub(crate) alarm: Option<Alarm>,
     pub(crate) end: Option<EndReason>,
     pub(crate) established: bool,
+    pub(crate) initialized: Option<Box<Initialized>>,
     pub(crate) released: u32,
     wake: Vec<Waker>,
 }
@@ -161,6 +166,7 @@ impl Inner {
                 }
                 Effect::Established => {
                     todo.established = true;
+                    self.told.establish();
                     None
                 }
                 Effect::Release => {
@@ -177,6 +183,7 @@ impl Inner {
             };
             todo.wake.extend(waker);
         }
+        todo.initialized = self.told.take_due(self.session.version());
         todo
     }
 }

@@ -18,6 +18,7 @@ use sessile_core::{
 use tracing::{debug, info, warn};
 
 use super::cell::{Cell, Inner, SessionInfo, Todo};
+use super::hooks::HookSet;
 use crate::app::AppError;
 use crate::clock::Clock;
 use crate::principal::Principal;
@@ -26,6 +27,7 @@ pub(crate) struct Hub<S> {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) config: Config,
     pub(crate) gate: Gate,
+    pub(crate) hooks: HookSet,
     fingerprints: FingerprintKey,
     tables: Mutex<Tables<S>>,
     draining: AtomicBool,
@@ -38,6 +40,8 @@ pub(crate) struct Tables<S> {
     pub(crate) table: SessionTable<Principal>,
     /// By the index of their key.
     cells: Vec<Option<Arc<Cell<S>>>>,
+    /// Sessions whose app's state is just being made, and why they have ended meanwhile.
+    opening: Vec<(SessionKey, Option<ReapReason>)>,
     pub(crate) reaper: Reaper,
     /// Tasks of apps that have not returned.
     tasks: usize,
@@ -75,6 +79,7 @@ impl<S> Hub<S> {
         config: &Config,
         gate: Gate,
         sessionless: bool,
+        hooks: HookSet,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ConfigError> {
         let table = if sessionless { config.sessionless.table() } else { config.table.clone() };
@@ -84,10 +89,12 @@ impl<S> Hub<S> {
             clock,
             config: config.clone(),
             gate,
+            hooks,
             fingerprints: FingerprintKey::from_bytes(random_bytes()),
             tables: Mutex::new(Tables {
                 table,
                 cells: Vec::new(),
+                opening: Vec::new(),
                 reaper: Reaper { armed: Timestamp::MAX, waker: None, stopped: false },
                 tasks: 0,
                 shutdown: None,
@@ -158,7 +165,8 @@ impl<S> Hub<S> {
             }
             RequestAction::Route { .. } => return Err(Outcome::SessionNotFound),
         };
-        let evicted = evicted.map(|reap| (tables.take_cell(reap.key), reap));
+        let evicted = evicted.map(|reap| (tables.take_cell(&reap), reap));
+        tables.opening.push((key, None));
         drop(tables);
         if let Some((evicted, reap)) = evicted {
             self.bury(evicted, &reap);
@@ -166,15 +174,20 @@ impl<S> Hub<S> {
         // Nobody knows the id yet, so nobody misses the session while the app's own code makes its state.
         let info =
             SessionInfo { fingerprint: self.fingerprints.fingerprint(&id), key, kind, principal: principal.clone() };
+        self.hooks.opened(&info);
         let Ok(state) = catch_unwind(AssertUnwindSafe(|| open(&info))) else {
             warn!(session = %info.fingerprint, error = %AppError::Panicked, "a session could not be opened");
             self.exit(key, TaskExit::Crashed);
+            let ended = self.lock().end_of_opening(key);
+            self.hooks.closed(&info, ended.unwrap_or(ReapReason::Crashed));
             return Err(Outcome::AppFailed);
         };
         let cell = Arc::new(Cell::new(id, info, state, delivery));
         let mut tables = self.lock();
-        if !tables.table.contains(key) {
-            return Err(Outcome::ShuttingDown);
+        if let Some(reason) = tables.end_of_opening(key) {
+            drop(tables);
+            self.hooks.closed(&cell.info, reason);
+            return Err(if reason == ReapReason::Shutdown { Outcome::ShuttingDown } else { Outcome::SessionEnded });
         }
         tables.put(key, Arc::clone(&cell));
         tables.arm();
@@ -196,7 +209,7 @@ impl<S> Hub<S> {
         // A request without a session is over with its exchange.
         let over = self.sessionless && tables.table.in_flight(key) == 0;
         let reap = if over { tables.table.handle_task_exited(now, key, TaskExit::Finished) } else { None };
-        let reaped = reap.map(|reap| (tables.take_cell(reap.key), reap));
+        let reaped = reap.map(|reap| (tables.take_cell(&reap), reap));
         tables.arm();
         let waker = if self.draining.load(Ordering::Relaxed) { tables.shutdown.take() } else { None };
         drop(tables);
@@ -216,7 +229,7 @@ impl<S> Hub<S> {
         self.carry_out(cell, &mut todo, version);
     }
 
-    /// The table first, the wakers last: whatever a client may rely on when it hears an answer exists by then.
+    /// The table first, then the hooks, the wakers last: whatever a client may rely on when it hears an answer exists by then.
     fn carry_out(&self, cell: &Arc<Cell<S>>, todo: &mut Todo, version: Option<ProtocolVersion>) {
         if todo.concerns_the_table() {
             let key = cell.info.key;
@@ -242,6 +255,9 @@ impl<S> Hub<S> {
                 }
                 Some(_) => self.exit(key, TaskExit::Finished),
             }
+        }
+        if let Some(initialized) = todo.initialized.take() {
+            self.hooks.initialized(cell, &initialized);
         }
         todo.wake();
     }
@@ -284,7 +300,7 @@ impl<S> Hub<S> {
 
     fn reap_with(&self, decide: impl FnOnce(&mut SessionTable<Principal>) -> Option<Reap>) {
         let mut tables = self.lock();
-        let reaped = decide(&mut tables.table).map(|reap| (tables.take_cell(reap.key), reap));
+        let reaped = decide(&mut tables.table).map(|reap| (tables.take_cell(&reap), reap));
         let waker = if self.draining.load(Ordering::Relaxed) { tables.shutdown.take() } else { None };
         drop(tables);
         if let Some((cell, reap)) = reaped {
@@ -311,9 +327,13 @@ impl<S> Hub<S> {
         };
         let mut inner = cell.lock();
         inner.session.end(reason);
+        let tell = inner.told.close(reap.reason);
         let mut todo = inner.take_effects();
         let counters = inner.session.counters();
         drop(inner);
+        if tell {
+            self.hooks.closed(&cell.info, reap.reason);
+        }
         todo.wake();
         if self.sessionless {
             debug!(request = %cell.info.fingerprint, ?counters, "request closed");
@@ -332,7 +352,7 @@ impl<S> Hub<S> {
                 return None;
             }
             if let Some(reap) = tables.table.poll_reap(now) {
-                let cell = tables.take_cell(reap.key);
+                let cell = tables.take_cell(&reap);
                 drop(tables);
                 self.bury(cell, &reap);
             } else if let Some(key) = tables.table.poll_alarm(now) {
@@ -376,7 +396,7 @@ impl<S> Hub<S> {
         loop {
             let mut tables = self.lock();
             let Some(reap) = tables.table.poll_reap(now) else { break };
-            let cell = tables.take_cell(reap.key);
+            let cell = tables.take_cell(&reap);
             drop(tables);
             self.bury(cell, &reap);
         }
@@ -422,9 +442,20 @@ impl<S> Tables<S> {
         self.cells[key.index()] = Some(cell);
     }
 
-    fn take_cell(&mut self, key: SessionKey) -> Option<Arc<Cell<S>>> {
-        let slot = self.cells.get_mut(key.index())?;
-        slot.take_if(|cell| cell.info.key == key)
+    /// The cell of a session that has ended. One that is still being opened has none: whoever opens it is told.
+    fn take_cell(&mut self, reap: &Reap) -> Option<Arc<Cell<S>>> {
+        if let Some((_, ended)) = self.opening.iter_mut().find(|(key, _)| *key == reap.key) {
+            *ended = Some(reap.reason);
+            return None;
+        }
+        let slot = self.cells.get_mut(reap.key.index())?;
+        slot.take_if(|cell| cell.info.key == reap.key)
+    }
+
+    /// A session is no longer being opened. Why it has ended, if it has.
+    fn end_of_opening(&mut self, key: SessionKey) -> Option<ReapReason> {
+        let at = self.opening.iter().position(|(other, _)| *other == key)?;
+        self.opening.swap_remove(at).1
     }
 
     /// Wakes the reaper if a deadline has come nearer than what it sleeps for. Its waker only marks it runnable, so the lock may be held.
