@@ -6,7 +6,8 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`app`] | the servers behind the sessions: [`app::Handler`] answers message by message, [`app::App`] runs for the whole session |
-//! | [`Manager`] | the sessions of one app; started, served from, shut down |
+//! | [`Manager`] | the sessions of one app; started, served from, looked at, shut down |
+//! | [`Hooks`] | what you are told of the life of the sessions |
 //! | [`http`] | [`http::McpService`], a `tower_service::Service` for any body, and `serve` on sockets of our own |
 //! | [`runtime`] | what is needed of an async runtime, and its bindings |
 //!
@@ -56,7 +57,10 @@ mod manager;
 mod principal;
 pub mod runtime;
 
-pub use manager::{Builder, Hooks, Initialized, LifecycleError, Manager, SessionInfo};
+pub use manager::{
+    Builder, Hooks, Initialized, LifecycleError, Manager, RefusedCounts, RequestCounts, SessionInfo, SessionSummary,
+    Stats,
+};
 pub use principal::Principal;
 pub use sessile_core as core;
 

@@ -5,6 +5,9 @@
 pub(crate) mod cell;
 pub(crate) mod hooks;
 pub(crate) mod hub;
+mod list;
+mod stats;
+pub(crate) mod totals;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -18,7 +21,9 @@ pub use cell::SessionInfo;
 use hooks::HookSet;
 pub use hooks::{Hooks, Initialized};
 use hub::Hub;
+pub use list::SessionSummary;
 use sessile_core::{Config, ConfigError, Eras, Gate, Timestamp};
+pub use stats::{RefusedCounts, RequestCounts, Stats};
 
 use crate::app::{App, Backend, Calls, Handler, Tasks};
 use crate::clock::RuntimeClock;
@@ -183,7 +188,7 @@ impl<R: Runtime, B: Backend> Manager<R, B> {
         }
     }
 
-    /// How many sessions there are.
+    /// How many sessions there are. Among all other numbers it is in [`stats`](Self::stats).
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.shared.hub.len()

@@ -198,6 +198,15 @@ async fn an_evicted_session_is_closed_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dismissed_session_is_opened_and_closed_once() {
+    let (site, recorder) = scripted(Config::default());
+    site.open().await;
+    let key = site.manager.list()[0].key;
+    assert_eq!([site.manager.close(key), site.manager.close(key)], [true, false]);
+    assert_eq!(recorder.only(), story(ReapReason::Dismissed));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_closes_every_session_once() {
     for dropped in [false, true] {
         let (site, recorder) = scripted(Config::default());

@@ -17,6 +17,7 @@ mod junk;
 mod lifetime;
 mod modes;
 mod notes;
+mod numbers;
 mod over_core;
 mod over_service;
 mod over_socket;

@@ -38,6 +38,17 @@ async fn run_row<B: Backend>(row: &Row, site: &Site<B>, scripted: &Scripted) -> 
         let first = first.expect("a call in flight");
         check(expected, &names, &first.answer()).map_err(|why| format!("first: {why}"))?;
     }
+    let (stats, list) = (site.manager.stats(), site.manager.list());
+    let in_flight = list.iter().map(|session| u64::from(session.in_flight)).sum();
+    if (stats.sessions, stats.exchanges, stats.opened - stats.closed.total())
+        != (list.len(), in_flight, list.len() as u64)
+    {
+        return Err(format!("{stats:?} does not agree with {list:?}"));
+    }
+    let refused = (400..600).contains(&row.answer.status);
+    if refused && stats.refused.of(row.answer.status) == 0 {
+        return Err(format!("the refusal is not in {stats:?}"));
+    }
     let after = (scripted.started(), site.manager.sessions());
     if (400..500).contains(&row.answer.status) && before != after {
         return Err(format!("apps and sessions {before:?} became {after:?}"));

@@ -83,15 +83,17 @@ impl<R: Runtime, B: Backend> McpService<R, B> {
         let (parts, body) = request.into_parts();
         let elsewhere = self.path.as_deref().is_some_and(|path| parts.uri.path().trim_end_matches('/') != path);
         let shared = Arc::clone(&self.shared);
+        let hub = Arc::clone(&self.shared.hub);
         let authenticate = self.authenticate.clone();
         ResponseFuture(Box::pin(async move {
             // Every answer has these, so that the script of a page that may ask learns why it was refused.
-            let cors = shared.hub.gate.cors(&parts);
+            let cors = hub.gate.cors(&parts);
             let mut response = if elsewhere {
                 Outcome::NotTheEndpoint.respond(None).map(Body::whole)
             } else {
                 answer(shared, authenticate, parts, body).await
             };
+            hub.totals.refuse(response.status());
             if let Some(cors) = cors {
                 cors.apply(response.headers_mut());
             }

@@ -9,6 +9,7 @@ use sessile_core::session::{ConnectionKey, Delivery, Effect, EndReason, Kind, Re
 use sessile_core::{Fingerprint, ProtocolVersion, SessionId, SessionKey, Timestamp};
 
 use super::hooks::{Initialized, Told};
+use super::totals::{Added, Totals};
 use crate::principal::Principal;
 
 /// What is known of a session, without its secret id.
@@ -61,6 +62,8 @@ pub(crate) struct Inner {
     pub(crate) session: Session<Arc<Parts>>,
     /// How far the hooks have been told of it.
     pub(crate) told: Told,
+    /// What of it is in the totals.
+    added: Added,
     /// How many alarms the session has asked for.
     alarms: u64,
     /// Who waits for a message of the client, or for the end: the app, or calls that answer nothing.
@@ -72,13 +75,15 @@ pub(crate) struct Inner {
 
 impl<S> Cell<S> {
     pub(crate) fn new(id: SessionId, info: SessionInfo, state: S, delivery: Delivery) -> Self {
-        let session = match info.kind {
+        let kind = info.kind;
+        let session = match kind {
             Kind::Session => Session::new(delivery),
-            kind @ (Kind::Modern | Kind::Stateless) => Session::sessionless(delivery, kind),
+            Kind::Modern | Kind::Stateless => Session::sessionless(delivery, kind),
         };
         let inner = Inner {
             session,
             told: Told::default(),
+            added: Added::new(kind),
             alarms: 0,
             app: Wakers::default(),
             answers: Wakers::default(),
@@ -150,8 +155,9 @@ impl Inner {
         self.app.take(who);
     }
 
-    /// Takes the effects of what was just called.
-    pub(crate) fn take_effects(&mut self) -> Todo {
+    /// Takes the effects of what was just called, and adds what has changed to the totals.
+    pub(crate) fn take_effects(&mut self, totals: &Totals) -> Todo {
+        totals.add(&mut self.added, &self.session);
         let mut todo = Todo::default();
         while let Some(effect) = self.session.poll_effect() {
             let waker = match effect {

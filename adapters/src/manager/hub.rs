@@ -10,7 +10,7 @@ use std::task::Waker;
 
 use sessile_core::session::{Delivery, EndReason, Kind};
 use sessile_core::table::{
-    CloseReason, Reap, ReapReason, Rejection, RequestAction, RequestHead, SessionTable, TaskExit,
+    CloseReason, Reap, ReapReason, Rejection, RequestAction, RequestHead, SessionTable, TableCounts, TaskExit,
 };
 use sessile_core::{
     Config, ConfigError, FingerprintKey, Gate, Outcome, ProtocolVersion, SessionId, SessionKey, Timestamp,
@@ -19,6 +19,7 @@ use tracing::{debug, info, warn};
 
 use super::cell::{Cell, Inner, SessionInfo, Todo};
 use super::hooks::HookSet;
+use super::totals::Totals;
 use crate::app::AppError;
 use crate::clock::Clock;
 use crate::principal::Principal;
@@ -28,7 +29,8 @@ pub(crate) struct Hub<S> {
     pub(crate) config: Config,
     pub(crate) gate: Gate,
     pub(crate) hooks: HookSet,
-    fingerprints: FingerprintKey,
+    pub(crate) totals: Totals,
+    pub(super) fingerprints: FingerprintKey,
     tables: Mutex<Tables<S>>,
     draining: AtomicBool,
     /// Whether these are requests without a session, each of which ends with its exchange.
@@ -90,6 +92,7 @@ impl<S> Hub<S> {
             config: config.clone(),
             gate,
             hooks,
+            totals: Totals::default(),
             fingerprints: FingerprintKey::from_bytes(random_bytes()),
             tables: Mutex::new(Tables {
                 table,
@@ -114,6 +117,12 @@ impl<S> Hub<S> {
 
     pub(crate) fn len(&self) -> usize {
         self.lock().table.len()
+    }
+
+    /// What the table has counted, how many sessions there are, and how many tasks of apps.
+    pub(super) fn counts(&self) -> (TableCounts, usize, usize) {
+        let tables = self.lock();
+        (tables.table.counts(), tables.table.len(), tables.tasks)
     }
 
     /// Routes an exchange to a live session of this principal.
@@ -223,7 +232,7 @@ impl<S> Hub<S> {
 
     /// Does what the effects of a call of the session ask for. Takes the lock of the session, to give it up first.
     pub(crate) fn settle(&self, cell: &Arc<Cell<S>>, mut inner: MutexGuard<'_, Inner>) {
-        let mut todo = inner.take_effects();
+        let mut todo = inner.take_effects(&self.totals);
         let version = inner.session.version();
         drop(inner);
         self.carry_out(cell, &mut todo, version);
@@ -292,23 +301,32 @@ impl<S> Hub<S> {
         self.reap_with(|table| table.handle_task_exited(now, key, exit));
     }
 
-    /// The client ended it, or left before it began.
-    pub(crate) fn close(&self, key: SessionKey, reason: CloseReason) {
+    /// The client ended it, or left before it began, or whoever runs the server wants it to end. Whether it was live.
+    pub(crate) fn close(&self, key: SessionKey, reason: CloseReason) -> bool {
         let now = self.now();
-        self.reap_with(|table| table.handle_close(now, key, reason));
+        self.reap_with(|table| table.handle_close(now, key, reason)) > 0
     }
 
-    fn reap_with(&self, decide: impl FnOnce(&mut SessionTable<Principal>) -> Option<Reap>) {
+    /// Ends the sessions that `decide` has taken out of the table; how many.
+    pub(super) fn reap_with<I: IntoIterator<Item = Reap>>(
+        &self,
+        decide: impl FnOnce(&mut SessionTable<Principal>) -> I,
+    ) -> usize {
         let mut tables = self.lock();
-        let reaped = decide(&mut tables.table).map(|reap| (tables.take_cell(&reap), reap));
+        let mut reaped = Vec::new();
+        for reap in decide(&mut tables.table) {
+            reaped.push((tables.take_cell(&reap), reap));
+        }
         let waker = if self.draining.load(Ordering::Relaxed) { tables.shutdown.take() } else { None };
         drop(tables);
-        if let Some((cell, reap)) = reaped {
+        let count = reaped.len();
+        for (cell, reap) in reaped {
             self.bury(cell, &reap);
         }
         if let Some(waker) = waker {
             waker.wake();
         }
+        count
     }
 
     /// Ends a session that the table has removed: errors for its open requests, ends for its streams.
@@ -328,7 +346,7 @@ impl<S> Hub<S> {
         let mut inner = cell.lock();
         inner.session.end(reason);
         let tell = inner.told.close(reap.reason);
-        let mut todo = inner.take_effects();
+        let mut todo = inner.take_effects(&self.totals);
         let counters = inner.session.counters();
         drop(inner);
         if tell {
