@@ -285,6 +285,7 @@ impl World {
                     let (outcome, id) = self.gate.refuse_modern(&request);
                     self.refuse(exchange, id.as_ref(), &outcome);
                 }
+                BodyAction::Stateless(message) => panic!("this world has sessions: {message:?}"),
             },
         }
         if let Some(key) = key {

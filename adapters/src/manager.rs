@@ -22,6 +22,7 @@ use hooks::HookSet;
 pub use hooks::{Hooks, Initialized};
 use hub::Hub;
 pub use list::SessionSummary;
+use sessile_core::config::WhenFull;
 use sessile_core::{Config, ConfigError, Eras, Gate, Timestamp};
 pub use stats::{RefusedCounts, RequestCounts, Stats};
 
@@ -144,8 +145,13 @@ impl<R: Runtime, B: Backend> Builder<R, B> {
     ///
     /// A setting that can't be served.
     pub fn build(mut self) -> Result<Manager<R, B>, ConfigError> {
-        self.config.session.detached_timeout = self.config.table.idle_timeout;
         self.config.check()?;
+        if self.config.gate.stateless {
+            // The table of sessions stays empty, whatever it would do.
+            self.config.table.when_full = WhenFull::EvictIdle;
+        } else {
+            self.config.session.detached_timeout = self.config.table.idle_timeout;
+        }
         let clock = Arc::new(RuntimeClock(self.runtime.clone()));
         let hub = |sessionless, hooks| {
             let gate = Gate::new(&self.config.gate)?;

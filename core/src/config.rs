@@ -29,7 +29,12 @@ impl Config {
         self.gate.check()?;
         self.session.check()?;
         self.sessionless.check()?;
-        self.table.check()
+        match self.gate.stateless {
+            true if self.table.idle_timeout.is_some() => Err(ConfigError::IdleWithoutSessions),
+            // There is no table of sessions.
+            true => Ok(()),
+            false => self.table.check(),
+        }
     }
 }
 
@@ -59,6 +64,9 @@ pub struct GateConfig {
     pub max_body: usize,
     /// How requests are answered where the client's `Accept` leaves a choice. Default: `Auto`.
     pub response_mode: ResponseMode,
+    /// Whether requests of the legacy era are served without sessions: each by a fresh app, with neither a session id nor GET or
+    /// DELETE, and with no way for the app to ask its client. Refused together with an idle timeout. Default: no.
+    pub stateless: bool,
 }
 
 impl Default for GateConfig {
@@ -72,6 +80,7 @@ impl Default for GateConfig {
             loopback_origins: true,
             max_body: 4 << 20,
             response_mode: ResponseMode::Auto,
+            stateless: false,
         }
     }
 }
@@ -321,6 +330,8 @@ pub enum ConfigError {
         /// What was given.
         given: String,
     },
+    /// An idle timeout where there are no sessions that could be idle.
+    IdleWithoutSessions,
     /// A setting that must be greater than zero.
     NotPositive {
         /// Its name.
@@ -344,6 +355,7 @@ impl fmt::Display for ConfigError {
                 "a session cap needs an idle timeout, a maximum lifetime, or eviction of idle sessions; otherwise a full table stays full",
             ),
             Self::Host { given } => write!(f, "allowed host {given:?} is not NAME, NAME:PORT, NAME:* or *"),
+            Self::IdleWithoutSessions => f.write_str("an idle timeout means nothing in stateless mode, which has no sessions"),
             Self::NotPositive { setting } => write!(f, "{setting} must be greater than zero"),
             Self::Origin { given } => write!(f, "allowed origin {given:?} is not SCHEME://NAME, SCHEME://NAME:PORT or SCHEME://NAME:*"),
         }
@@ -370,6 +382,15 @@ mod tests {
         assert_eq!(config.check(), Ok(()));
         config.table.when_full = WhenFull::Refuse;
         config.table.max_lifetime = Some(Duration::from_secs(1));
+        assert_eq!(config.check(), Ok(()));
+    }
+
+    #[test]
+    fn an_idle_timeout_is_refused_where_there_are_no_sessions() {
+        let mut config = Config::default();
+        config.gate.stateless = true;
+        assert_eq!(config.check(), Err(ConfigError::IdleWithoutSessions));
+        config.table.idle_timeout = None;
         assert_eq!(config.check(), Ok(()));
     }
 

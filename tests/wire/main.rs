@@ -28,4 +28,5 @@ mod row;
 mod secrets;
 mod shutdown;
 mod socket;
+mod stateless;
 mod streams;

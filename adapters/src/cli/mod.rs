@@ -86,7 +86,7 @@ fn say(mut to: impl Write, line: &str) {
 
 /// Serves what the settings say, until a signal. The error is one line.
 async fn run(runtime: Tokio, settings: Settings, tokens: Option<BearerTokens>, log: Log) -> Result<End, String> {
-    let builder = Builder::new(runtime.clone()).config(settings.config.clone());
+    let builder = Builder::new(runtime.clone()).config(settings.config.clone()).eras(settings.eras);
     match settings.child.clone() {
         Some(child) => {
             // Stopping a child may take both times, and its reaping a moment.

@@ -12,7 +12,7 @@ use clap::builder::{EnumValueParser, Styles};
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum};
 use sessile_core::config::{ResponseMode, WhenFull};
-use sessile_core::{Config, ConfigError, Gate};
+use sessile_core::{Config, ConfigError, Eras, Gate};
 
 use super::units;
 use crate::app::stdio::StdioConfig;
@@ -26,6 +26,7 @@ pub(super) struct Settings {
     pub(super) child: Option<StdioConfig>,
     pub(super) config: Config,
     pub(super) drain_timeout: Duration,
+    pub(super) eras: Eras,
     pub(super) listen: SocketAddr,
     pub(super) log_format: LogFormat,
     pub(super) log_level: LogLevel,
@@ -181,7 +182,17 @@ fn settings(options: Options, name: impl Fn(&str) -> Option<String>) -> Result<S
         Full::EvictIdle => WhenFull::EvictIdle,
         Full::Refuse => WhenFull::Refuse,
     };
-    config.session.detached_timeout = config.table.idle_timeout;
+    config.gate.stateless = options.stateless == Switch::On;
+    if config.gate.stateless {
+        for id in ["idle_timeout", "init_timeout", "max_lifetime", "max_sessions", "when_full"] {
+            if let Some(name) = name(id) {
+                return Err(format!("{name} applies to sessions, and --stateless has none"));
+            }
+        }
+        config.table.idle_timeout = None;
+    } else {
+        config.session.detached_timeout = config.table.idle_timeout;
+    }
     config.session.keep_alive = options.keep_alive;
     config.session.log_age = options.log_age;
     config.session.log_bytes = options.log_bytes;
@@ -227,6 +238,7 @@ fn settings(options: Options, name: impl Fn(&str) -> Option<String>) -> Result<S
         child,
         config,
         drain_timeout: options.drain_timeout,
+        eras: options.eras,
         listen: options.listen,
         log_format: options.log_format,
         log_level: options.log_level,
@@ -257,6 +269,13 @@ struct Options {
     /// Sessions at once
     #[arg(long, value_name = "N", default_value = "10000", value_parser = units::count)]
     max_sessions: usize,
+    /// Eras to serve, as far as the server speaks them: legacy (with sessions), modern (without), or both
+    #[arg(long, value_name = "ERAS", default_value = "legacy,modern", value_parser = eras)]
+    eras: Eras,
+    /// Serve each request of the legacy era by a fresh server, without sessions
+    #[arg(long, value_name = "SWITCH", num_args = 0..=1, require_equals = true, default_value = "off",
+        default_missing_value = "on", value_parser = EnumValueParser::<Switch>::new())]
+    stateless: Switch,
     /// What happens to a new client when all sessions are taken
     #[arg(long, value_name = "POLICY", default_value = "refuse", value_parser = EnumValueParser::<Full>::new())]
     when_full: Full,
@@ -385,6 +404,18 @@ pub(super) enum LogLevel {
 
 fn listen(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse().map_err(|_| "expected ADDR:PORT such as 127.0.0.1:8080 or [::1]:8080")
+}
+
+fn eras(text: &str) -> Result<Eras, &'static str> {
+    let mut eras = Eras { legacy: false, modern: false };
+    for era in text.split(',').map(str::trim) {
+        match era {
+            "legacy" => eras.legacy = true,
+            "modern" => eras.modern = true,
+            _ => return Err("expected legacy, modern, or both with a comma between"),
+        }
+    }
+    Ok(eras)
 }
 
 fn path(text: &str) -> Result<String, &'static str> {

@@ -12,7 +12,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use sessile_core::session::{ConnectionKey, Disconnect, Head, Kind, ReaderOutput, RequestKey};
 use sessile_core::table::CloseReason;
-use sessile_core::{Era, MCP_SESSION_ID, RequestId, Timestamp, sse};
+use sessile_core::{Era, MCP_SESSION_ID, RequestId, Timestamp, modern_status, sse};
 use tracing::warn;
 
 use super::body::{Body, Events};
@@ -267,7 +267,8 @@ impl<R: Runtime, S: Send + Sync + 'static> Answer<R, S> {
             Head::Json(bytes) => {
                 connection.finished = true;
                 connection.hub().settle(&cell, inner);
-                let status = if cell.info.kind() == Kind::Modern { modern_status(&bytes) } else { StatusCode::OK };
+                let modern = cell.info.kind() == Kind::Modern;
+                let status = if modern { modern_status(error_code(&bytes)) } else { StatusCode::OK };
                 json(status, bytes)
             }
             Head::Refuse(outcome) => {
@@ -468,8 +469,8 @@ fn event_stream(body: Body) -> Response<Body> {
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// In the modern era the status is the app's answer.
-fn modern_status(answer: &[u8]) -> StatusCode {
+/// The code of an answer that is an error.
+fn error_code(answer: &[u8]) -> Option<i64> {
     #[derive(serde::Deserialize)]
     struct Answer {
         error: Option<Failure>,
@@ -478,12 +479,7 @@ fn modern_status(answer: &[u8]) -> StatusCode {
     struct Failure {
         code: i64,
     }
-    let code = serde_json::from_slice::<Answer>(answer).ok().and_then(|answer| Some(answer.error?.code));
-    match code {
-        Some(-32601) => StatusCode::NOT_FOUND,
-        Some(-32022..=-32020) => StatusCode::BAD_REQUEST,
-        Some(_) | None => StatusCode::OK,
-    }
+    Some(serde_json::from_slice::<Answer>(answer).ok()?.error?.code)
 }
 
 /// The era of what is served.

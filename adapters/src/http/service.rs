@@ -168,6 +168,10 @@ async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
                     Some(ticket) => deliver(&shared, post.mode, ticket, Arc::new(parts), message).await,
                     None => Outcome::SessionNotFound.respond(None).map(Body::whole),
                 },
+                BodyAction::Stateless(message) => {
+                    let open = Open { hub: &shared.requests, kind: Kind::Stateless, mode: post.mode };
+                    open.serve(&shared, parts, &principal, message).await
+                }
                 BodyAction::Sessionless(ModernRequest { message, mode, .. }) => {
                     let open = Open { hub: &shared.requests, kind: Kind::Modern, mode };
                     open.serve(&shared, parts, &principal, message).await
@@ -196,7 +200,10 @@ async fn look_at<R: Runtime, B: Backend>(
             let eras = shared.backend.eras().await;
             look(shared.served(Some(eras)), body)
         }
-        action @ (BodyAction::Answer { .. } | BodyAction::Create(_) | BodyAction::Deliver(_)) => action,
+        action @ (BodyAction::Answer { .. }
+        | BodyAction::Create(_)
+        | BodyAction::Deliver(_)
+        | BodyAction::Stateless(_)) => action,
     }
 }
 

@@ -98,6 +98,7 @@ pub struct Gate {
     max_body: usize,
     origins: Origins,
     response_mode: ResponseMode,
+    stateless: bool,
 }
 
 impl Gate {
@@ -115,6 +116,7 @@ impl Gate {
             max_body: config.max_body,
             origins: Origins::new(&config.allowed_origins, config.loopback_origins)?,
             response_mode: config.response_mode,
+            stateless: config.stateless,
         })
     }
 
@@ -160,7 +162,7 @@ impl Gate {
         };
         let era = message_era(served, post, &message);
         let admitted = match era {
-            Era::Legacy => admit(post, live, &message),
+            Era::Legacy => admit(post, self.stateless, live, &message),
             Era::Modern => modern::admit(headers, post, &message),
         };
         match admitted {
@@ -169,6 +171,7 @@ impl Gate {
             Ok(Admitted::Sessionless { mode, version }) => {
                 BodyAction::Sessionless(ModernRequest { message, mode, version })
             }
+            Ok(Admitted::Stateless) => BodyAction::Stateless(message),
             Err(outcome) => {
                 BodyAction::Answer { era, id: message.as_request().map(|request| request.id.clone()), outcome }
             }
@@ -218,9 +221,11 @@ impl Gate {
         head: &Parts,
         verify: impl FnOnce() -> Result<(), Outcome>,
     ) -> Result<HeadAction, Outcome> {
-        let method = Served::of(served, &head.method);
+        // Without sessions there is nothing to listen to, nor to end.
+        let sessions = served.legacy && !self.stateless;
+        let method = Served::of(Eras { legacy: sessions, ..served }, &head.method);
         if method.is_none() && !(self.cors.is_some() && cors::is_preflight(head)) {
-            return Err(Outcome::MethodNotAllowed { era });
+            return Err(Outcome::MethodNotAllowed { era: if sessions { era } else { Era::Modern } });
         }
         if !self.hosts.allow(head) {
             return Err(Outcome::HostNotAllowed);
@@ -253,7 +258,8 @@ impl Gate {
         }
         let mode = Accepted::read(headers).narrow(self.response_mode).ok_or(Outcome::NotAcceptable)?;
         let version = version(era, headers)?;
-        let session = if served.legacy { session(headers) } else { Ok(SessionHeader::Missing) };
+        let sessions = served.legacy && !self.stateless;
+        let session = if sessions { session(headers) } else { Ok(SessionHeader::Missing) };
         // A head that speaks of another version may belong to a request without session, for which the session's
         // header means nothing; the body tells.
         let session = match (era, session) {
@@ -367,6 +373,8 @@ pub enum BodyAction {
     Deliver(Message),
     /// Have an app answer this request, which has nothing to do with sessions.
     Sessionless(ModernRequest),
+    /// Serve this request of the legacy era without a session; see [`GateConfig::stateless`].
+    Stateless(Message),
 }
 
 /// A good request of the modern era, with all that it needs in it.
@@ -456,6 +464,7 @@ enum Admitted {
     Create,
     Deliver,
     Sessionless { mode: ResponseMode, version: ProtocolVersion },
+    Stateless,
 }
 
 /// What the head says of the era, where there is a choice.
@@ -475,7 +484,7 @@ fn message_era(served: Eras, post: &PostHead, message: &Message) -> Era {
     if served.modern && (!served.legacy || marked || beyond) { Era::Modern } else { Era::Legacy }
 }
 
-fn admit(post: &PostHead, live: bool, message: &Message) -> Result<Admitted, Outcome> {
+fn admit(post: &PostHead, stateless: bool, live: bool, message: &Message) -> Result<Admitted, Outcome> {
     let initialize = message.method() == Some("initialize");
     let era = Era::Legacy;
     // What would be modern, where that isn't served.
@@ -498,6 +507,13 @@ fn admit(post: &PostHead, live: bool, message: &Message) -> Result<Admitted, Out
         if !complete {
             return Err(Outcome::InitializeIncomplete);
         }
+    }
+    if stateless {
+        return match message.kind() {
+            MessageKind::Request(_) => Ok(Admitted::Stateless),
+            // There is nobody whom it could concern.
+            MessageKind::Notification(_) | MessageKind::Response(_) => Err(Outcome::Accepted),
+        };
     }
     match (&post.session, live) {
         (_, true) if initialize => Err(Outcome::AlreadyInitialized),

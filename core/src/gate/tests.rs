@@ -340,6 +340,10 @@ fn admitted(fields: &[(&str, Option<&str>)], live: bool, body: &str) -> Result<&
             assert_eq!(message.raw(), body);
             Ok("deliver")
         }
+        BodyAction::Stateless(message) => {
+            assert_eq!(message.raw(), body);
+            Ok("stateless")
+        }
         BodyAction::Sessionless(_) => Ok("sessionless"),
     }
 }
@@ -577,7 +581,7 @@ fn no_bytes_make_the_gate_panic() {
                     BodyAction::Answer { outcome, id, .. } => drop(outcome.respond(id.as_ref())),
                     BodyAction::Create(message) => assert!(!live && message.as_request().is_some()),
                     BodyAction::Deliver(message) => assert!(live && message.method() != Some("initialize")),
-                    BodyAction::Sessionless(_) => panic!("not served"),
+                    BodyAction::Sessionless(_) | BodyAction::Stateless(_) => panic!("not served"),
                 }
             }
         }

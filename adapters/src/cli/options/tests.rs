@@ -43,10 +43,12 @@ fn a_command_is_taken_as_it_is() {
 type Shown = fn(&Settings) -> String;
 
 /// Option, a value, what it becomes.
-const OPTIONS: [(&str, &str, Shown, &str); 34] = [
+const OPTIONS: [(&str, &str, Shown, &str); 36] = [
     ("--listen", "[::1]:0", |s| s.listen.to_string(), "[::1]:0"),
     ("--path", "/a/b/", |s| s.path.clone(), "/a/b"),
     ("--idle-timeout", "5m", |s| format!("{:?}", s.config.table.idle_timeout), "Some(300s)"),
+    ("--eras", "modern", |s| format!("{:?}", s.eras), "Eras { legacy: false, modern: true }"),
+    ("--eras", "modern, legacy", |s| format!("{:?}", s.eras), "Eras { legacy: true, modern: true }"),
     ("--init-timeout", "0", |s| format!("{:?}", s.config.table.init_timeout), "None"),
     ("--max-lifetime", "1d", |s| format!("{:?}", s.config.table.max_lifetime), "Some(86400s)"),
     ("--max-sessions", "7", |s| s.config.table.max_sessions.to_string(), "7"),
@@ -89,9 +91,10 @@ fn each_option_and_its_variable() {
         let settings = parse_with(&["--", "server"], &[(&name, value)]).unwrap();
         assert_eq!(show(&settings), expected, "{name}={value}");
     }
-    // None was forgotten.
+    // None was forgotten; `--stateless` is a switch and has a test of its own.
+    let elsewhere = ["help", "stateless", "version"];
     for argument in command().get_arguments() {
-        let Some(long) = argument.get_long().filter(|long| *long != "help" && *long != "version") else { continue };
+        let Some(long) = argument.get_long().filter(|long| !elsewhere.contains(long)) else { continue };
         assert!(OPTIONS.iter().any(|(option, ..)| option[2..] == *long), "--{long}");
     }
 }
@@ -228,4 +231,21 @@ fn help_and_version() {
 #[test]
 fn the_parser_is_sound() {
     command().debug_assert();
+}
+
+#[test]
+fn stateless_is_a_switch_and_has_no_limits_of_sessions() {
+    for (arguments, environment) in
+        [(&["--stateless"][..], &[][..]), (&["--stateless=on"], &[]), (&[], &[("SESSILE_STATELESS", "on")])]
+    {
+        let settings = parse_with(arguments, environment).expect("good");
+        assert!(settings.config.gate.stateless);
+        assert_eq!(settings.config.table.idle_timeout, None);
+    }
+    let settings = parse_with(&["--stateless=off", "--idle-timeout", "1m"], &[]).expect("good");
+    assert!(!settings.config.gate.stateless);
+    for (option, value) in [("--idle-timeout", "1m"), ("--max-sessions", "3"), ("--when-full", "refuse")] {
+        let wrong = parse_with(&["--stateless", option, value], &[]).expect_err("bad");
+        assert_eq!(wrong, Refusal::Wrong(format!("{option} applies to sessions, and --stateless has none")));
+    }
 }

@@ -57,6 +57,7 @@ fn posted(served: Eras, fields: &[(&str, Option<&str>)], body: &str) -> Result<&
             assert_eq!(request.message.raw(), body);
             Ok("sessionless")
         }
+        BodyAction::Stateless(_) => panic!("not served"),
     }
 }
 
@@ -562,7 +563,9 @@ fn no_bytes_make_the_ladder_panic_or_let_a_lie_pass() {
                 refused += 1;
                 drop(outcome.respond_in(era, id.as_ref()));
             }
-            BodyAction::Create(message) | BodyAction::Deliver(message) => panic!("{message:?}"),
+            BodyAction::Create(message) | BodyAction::Deliver(message) | BodyAction::Stateless(message) => {
+                panic!("{message:?}")
+            }
         }
     }
     assert!(passed > 1_000 && refused > 1_000, "{passed} {refused}");
