@@ -135,7 +135,7 @@ pub use gate::{
 };
 pub use id::{EventId, Fingerprint, FingerprintKey, IdSource, RequestId, SessionId, SessionKey};
 pub use message::{Initialize, Message, MessageError, MessageKind, Modern, Notification, Request, Response};
-pub use outcome::{Outcome, modern_status};
+pub use outcome::{HeaderFault, Outcome, modern_status};
 pub use table::{
     CloseReason, Reap, ReapReason, Rejection, RequestAction, RequestHead, SessionInfo, SessionTable, TableCounts,
     TaskExit,

@@ -51,10 +51,10 @@ pub enum Outcome {
     /// A header of the modern era that must repeat what the body says does not (2026-07-28, transports, server
     /// validation).
     HeaderMismatch {
-        /// The header's name.
-        name: Cow<'static, str>,
         /// What is wrong with it.
-        why: &'static str,
+        fault: HeaderFault,
+        /// The header's name.
+        name: Box<str>,
     },
     /// `Host` is missing or names nobody that we are.
     HostNotAllowed,
@@ -129,6 +129,30 @@ pub enum Outcome {
 const CAPABILITY_MISSING: i32 = -32021;
 /// The code for headers that don't agree with the body (2026-07-28, basic, error codes).
 const HEADER_MISMATCH: i32 = -32020;
+/// What can be wrong with a header that has to repeat what a body says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderFault {
+    /// It says something else, or something where the body says nothing.
+    Differs,
+    /// It has characters that no header may have, or Base64 that is none.
+    Malformed,
+    /// It is missing.
+    Missing,
+    /// It is given twice.
+    Twice,
+}
+
+impl HeaderFault {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Differs => "does not say what the body says",
+            Self::Malformed => "is not well encoded",
+            Self::Missing => "is missing",
+            Self::Twice => "is given twice",
+        }
+    }
+}
+
 /// The JSON-RPC code for a request that is wrong in itself.
 const INVALID_REQUEST: i32 = -32600;
 /// The JSON-RPC code for parameters that are wrong.
@@ -231,7 +255,9 @@ impl Outcome {
             Self::Deleted => "Session deleted",
             Self::DuplicateRequestId => "A request with this id is still in flight",
             Self::HeaderMalformed { name } => return Cow::Owned(format!("Header {name} is malformed or given twice")),
-            Self::HeaderMismatch { name, why } => return Cow::Owned(format!("Header mismatch: {name} {why}")),
+            Self::HeaderMismatch { fault, name } => {
+                return Cow::Owned(format!("Header mismatch: {name} {}", fault.as_str()));
+            }
             Self::HostNotAllowed => "Host not allowed",
             Self::InboxFull { .. } => "The session has too many messages waiting",
             Self::InitializeIncomplete => "initialize needs protocolVersion, capabilities and clientInfo",

@@ -12,7 +12,7 @@ use super::accept::Accepted;
 use super::{Admitted, MCP_METHOD, MCP_NAME, MCP_PROTOCOL_VERSION, PostHead, encoded, field, version};
 use crate::config::ResponseMode;
 use crate::message::{Message, MessageKind, Modern, Request};
-use crate::outcome::Outcome;
+use crate::outcome::{HeaderFault, Outcome};
 use crate::version::{Era, ProtocolVersion};
 
 /// The methods of earlier revisions that this one does not have. An app that speaks both eras may still know them.
@@ -74,7 +74,7 @@ fn notification(headers: &HeaderMap, message: &Message) -> Result<(), Outcome> {
     if let (Some(header), Some(mark)) = (header, mark)
         && header != mark.as_bytes()
     {
-        return Err(mismatch(VERSION_HEADER, DIFFERS));
+        return Err(mismatch(VERSION_HEADER, HeaderFault::Differs));
     }
     match mark.map(str::as_bytes).or(header) {
         Some(named) => served(named),
@@ -85,17 +85,17 @@ fn notification(headers: &HeaderMap, message: &Message) -> Result<(), Outcome> {
 fn version_agrees(asked: &Asked<'_>) -> Result<(), Outcome> {
     match (version_header(asked.headers)?, asked.modern) {
         (Some(header), Some(modern)) if header == modern.version.as_bytes() => Ok(()),
-        (Some(_), Some(_)) => Err(mismatch(VERSION_HEADER, DIFFERS)),
+        (Some(_), Some(_)) => Err(mismatch(VERSION_HEADER, HeaderFault::Differs)),
         (header, None) => {
             // A client of another era learns which versions are served.
             let handshake = handshake(asked);
             handshake.as_deref().map(str::as_bytes).or(header).map_or(Ok(()), served)?;
             Err(match header {
                 Some(_) => Outcome::MetaMissing { key: VERSION_KEY },
-                None => mismatch(VERSION_HEADER, MISSING),
+                None => mismatch(VERSION_HEADER, HeaderFault::Missing),
             })
         }
-        (None, Some(_)) => Err(mismatch(VERSION_HEADER, MISSING)),
+        (None, Some(_)) => Err(mismatch(VERSION_HEADER, HeaderFault::Missing)),
     }
 }
 
@@ -105,9 +105,9 @@ fn version_is_served(asked: &Asked<'_>) -> Result<(), Outcome> {
 
 fn method_agrees(asked: &Asked<'_>) -> Result<(), Outcome> {
     match value(asked.headers, MCP_METHOD, "Mcp-Method")? {
-        None => Err(mismatch("Mcp-Method", MISSING)),
+        None => Err(mismatch("Mcp-Method", HeaderFault::Missing)),
         Some(method) if method == asked.request.method.as_bytes() => Ok(()),
-        Some(_) => Err(mismatch("Mcp-Method", DIFFERS)),
+        Some(_) => Err(mismatch("Mcp-Method", HeaderFault::Differs)),
     }
 }
 
@@ -119,11 +119,11 @@ fn name_agrees(asked: &Asked<'_>) -> Result<(), Outcome> {
     match (value(asked.headers, MCP_NAME, "Mcp-Name")?, name) {
         // Its parameters are wrong, which its app says better.
         (None, None) => Ok(()),
-        (None, Some(_)) => Err(mismatch("Mcp-Name", MISSING)),
+        (None, Some(_)) => Err(mismatch("Mcp-Name", HeaderFault::Missing)),
         (Some(header), name) => match encoded::decode(header) {
-            None => Err(mismatch("Mcp-Name", MALFORMED)),
+            None => Err(mismatch("Mcp-Name", HeaderFault::Malformed)),
             Some(header) if name.is_some_and(|name| *header == *name.as_bytes()) => Ok(()),
-            Some(_) => Err(mismatch("Mcp-Name", DIFFERS)),
+            Some(_) => Err(mismatch("Mcp-Name", HeaderFault::Differs)),
         },
     }
 }
@@ -141,18 +141,12 @@ const VERSION_HEADER: &str = "MCP-Protocol-Version";
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// What can be wrong with a header that repeats the body.
-pub(super) const DIFFERS: &str = "does not say what the body says";
-pub(super) const MALFORMED: &str = "is not well encoded";
-pub(super) const MISSING: &str = "is missing";
-pub(super) const TWICE: &str = "is given twice";
-
-pub(super) fn mismatch(name: &'static str, why: &'static str) -> Outcome {
-    Outcome::HeaderMismatch { name: name.into(), why }
+fn mismatch(name: &'static str, fault: HeaderFault) -> Outcome {
+    Outcome::HeaderMismatch { name: name.into(), fault }
 }
 
 fn value<'a>(headers: &'a HeaderMap, name: HeaderName, shown: &'static str) -> Result<Option<&'a [u8]>, Outcome> {
-    field::single(headers, name).map_err(|_| mismatch(shown, TWICE))
+    field::single(headers, name).map_err(|_| mismatch(shown, HeaderFault::Twice))
 }
 
 fn version_header(headers: &HeaderMap) -> Result<Option<&[u8]>, Outcome> {

@@ -13,10 +13,9 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::modern::{DIFFERS, MALFORMED, MISSING, TWICE};
 use super::{encoded, field};
 use crate::message::{Message, Name};
-use crate::outcome::Outcome;
+use crate::outcome::{HeaderFault, Outcome};
 
 /// How much text is kept, in bytes. Tools beyond it are not checked.
 const MAX_BYTES: usize = 1 << 20;
@@ -131,17 +130,17 @@ impl ToolHeaders {
         let mut values = vec![None; repeated.len()];
         if let Some(arguments) = call.arguments {
             let wanted: Vec<_> = repeated.iter().map(|repeated| &*repeated.path).enumerate().collect();
-            find(arguments, &wanted, &mut values).map_err(|at| mismatch(&repeated[at], DIFFERS))?;
+            find(arguments, &wanted, &mut values).map_err(|at| mismatch(&repeated[at], HeaderFault::Differs))?;
         }
         for (repeated, value) in repeated.iter().zip(values) {
-            agrees(headers, &repeated.header, value).map_err(|why| mismatch(repeated, why))?;
+            agrees(headers, &repeated.header, value).map_err(|fault| mismatch(repeated, fault))?;
         }
         Ok(())
     }
 }
 
-fn mismatch(repeated: &Repeated, why: &'static str) -> Outcome {
-    Outcome::HeaderMismatch { name: Cow::Owned(repeated.header.as_str().to_owned()), why }
+fn mismatch(repeated: &Repeated, fault: HeaderFault) -> Outcome {
+    Outcome::HeaderMismatch { name: repeated.header.as_str().into(), fault }
 }
 
 fn size(name: &str, repeated: &[Repeated]) -> usize {
@@ -221,21 +220,21 @@ fn find<'a>(
 }
 
 /// Whether a header says what the arguments say. `null`, objects and arrays are nothing that a header could say.
-fn agrees(headers: &HeaderMap, name: &HeaderName, value: Option<&RawValue>) -> Result<(), &'static str> {
-    let header = field::single(headers, name.clone()).map_err(|_| TWICE)?;
+fn agrees(headers: &HeaderMap, name: &HeaderName, value: Option<&RawValue>) -> Result<(), HeaderFault> {
+    let header = field::single(headers, name.clone()).map_err(|_| HeaderFault::Twice)?;
     let value = value.map(RawValue::get).filter(|value| !value.starts_with(['n', '{', '[']));
     let (header, value) = match (header, value) {
         (None, None) => return Ok(()),
-        (None, Some(_)) => return Err(MISSING),
-        (Some(_), None) => return Err(DIFFERS),
-        (Some(header), Some(value)) => (encoded::decode(header).ok_or(MALFORMED)?, value),
+        (None, Some(_)) => return Err(HeaderFault::Missing),
+        (Some(_), None) => return Err(HeaderFault::Differs),
+        (Some(header), Some(value)) => (encoded::decode(header).ok_or(HeaderFault::Malformed)?, value),
     };
     let equal = if value.starts_with('"') {
         serde_json::from_str::<Cow<'_, str>>(value).is_ok_and(|value| *value.as_bytes() == *header)
     } else {
         *value.as_bytes() == *header || are_equal_numbers(value.as_bytes(), &header)
     };
-    if equal { Ok(()) } else { Err(DIFFERS) }
+    if equal { Ok(()) } else { Err(HeaderFault::Differs) }
 }
 
 /// Numbers are compared as such, `42.0` with `42`, within the range in which they are exact.

@@ -23,7 +23,7 @@ fn table() -> Vec<Row> {
         (Outcome::DuplicateRequestId, 400, Some(-32600), None, "still in flight"),
         (Outcome::HeaderMalformed { name: "Origin" }, 400, Some(-32600), None, "Header Origin"),
         (
-            Outcome::HeaderMismatch { name: "Mcp-Name".into(), why: "is missing" },
+            Outcome::HeaderMismatch { name: "Mcp-Name".into(), fault: HeaderFault::Missing },
             400,
             Some(-32020),
             None,

@@ -1,6 +1,7 @@
 //! The modern era: whose turn it is, and what a request without a session must say.
 
 use super::*;
+use crate::outcome::HeaderFault;
 
 /// A change of a head, as [`head`] takes it.
 type Field<'a> = (&'a str, Option<&'a str>);
@@ -61,18 +62,18 @@ fn posted(served: Eras, fields: &[(&str, Option<&str>)], body: &str) -> Result<&
     }
 }
 
-fn mismatch(name: &'static str, why: &'static str) -> Outcome {
-    Outcome::HeaderMismatch { name: name.into(), why }
+fn mismatch(name: &'static str, fault: HeaderFault) -> Outcome {
+    Outcome::HeaderMismatch { name: name.into(), fault }
 }
 
 fn unsupported_here(requested: &str) -> Outcome {
     Outcome::UnsupportedVersion { requested: requested.into(), era: Era::Modern }
 }
 
-const DIFFERS: &str = "does not say what the body says";
-const MALFORMED: &str = "is not well encoded";
-const MISSING: &str = "is missing";
-const TWICE: &str = "is given twice";
+const DIFFERS: HeaderFault = HeaderFault::Differs;
+const MALFORMED: HeaderFault = HeaderFault::Malformed;
+const MISSING: HeaderFault = HeaderFault::Missing;
+const TWICE: HeaderFault = HeaderFault::Twice;
 const NO_VERSION: Outcome = Outcome::MetaMissing { key: "io.modelcontextprotocol/protocolVersion" };
 const NO_CAPABILITIES: Outcome = Outcome::MetaMissing { key: "io.modelcontextprotocol/clientCapabilities" };
 

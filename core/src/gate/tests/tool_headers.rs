@@ -1,6 +1,7 @@
 //! The parameters that a call repeats in headers.
 
 use super::*;
+use crate::outcome::HeaderFault;
 
 fn answer(tools: &str, next: &str) -> Message {
     let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{tools}]{next}}}}}"#);
@@ -26,7 +27,7 @@ fn call(name: &str, arguments: &str) -> Message {
 }
 
 /// `None` passes; else what is wrong.
-fn checked(tools: &ToolHeaders, fields: &[(&str, &str)], message: &Message) -> Option<&'static str> {
+fn checked(tools: &ToolHeaders, fields: &[(&str, &str)], message: &Message) -> Option<HeaderFault> {
     let mut headers = HeaderMap::new();
     for (name, value) in fields {
         let name = HeaderName::from_bytes(name.as_bytes()).expect("a name");
@@ -34,15 +35,15 @@ fn checked(tools: &ToolHeaders, fields: &[(&str, &str)], message: &Message) -> O
     }
     match tools.check(&headers, message) {
         Ok(()) => None,
-        Err(Outcome::HeaderMismatch { why, .. }) => Some(why),
+        Err(Outcome::HeaderMismatch { fault, .. }) => Some(fault),
         Err(other) => panic!("{other:?}"),
     }
 }
 
-const DIFFERS: Option<&str> = Some("does not say what the body says");
-const MALFORMED: Option<&str> = Some("is not well encoded");
-const MISSING: Option<&str> = Some("is missing");
-const TWICE: Option<&str> = Some("is given twice");
+const DIFFERS: Option<HeaderFault> = Some(HeaderFault::Differs);
+const MALFORMED: Option<HeaderFault> = Some(HeaderFault::Malformed);
+const MISSING: Option<HeaderFault> = Some(HeaderFault::Missing);
+const TWICE: Option<HeaderFault> = Some(HeaderFault::Twice);
 
 /// 2026-07-28, transports, value encoding and server behavior for custom headers.
 #[test]
