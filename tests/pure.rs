@@ -17,14 +17,11 @@ use http::{HeaderMap, Request, StatusCode};
 use sessile_core::session::{ConnectionKey, Delivery, Disconnect, MessageAction, RequestKey, Session};
 use sessile_core::table::CloseReason;
 use sessile_core::{
-    BodyAction, Config, ConfigError, CorsHeaders, Eras, Gate, HeadAction, Message, Outcome, PostHead, ReapReason,
+    BodyAction, Config, ConfigError, CorsHeaders, Era, Eras, Gate, HeadAction, Message, Outcome, PostHead, ReapReason,
     RequestAction, RequestHead, RequestId, SessionId, SessionKey, SessionTable, Timestamp,
 };
 
 use script::Say;
-
-/// The eras that are served.
-const SERVED: Eras = Eras::LEGACY;
 
 /// The body of a request, as far as it comes.
 #[derive(Clone, Debug)]
@@ -63,6 +60,7 @@ pub struct World {
     now: Timestamp,
     reaped: Vec<ReapReason>,
     serial: u64,
+    served: Eras,
     /// Ended ones too, for the connections that still read them.
     sessions: BTreeMap<SessionKey, Session<()>>,
     /// What apps will do, in order.
@@ -76,6 +74,8 @@ pub struct World {
 struct Exchange {
     answer: Answer,
     cors: Option<CorsHeaders>,
+    /// That of the request, as far as it is known.
+    era: Era,
     id: Option<RequestId>,
     initialize: bool,
     state: State,
@@ -116,6 +116,7 @@ impl World {
             now: Timestamp::ZERO,
             reaped: Vec::new(),
             serial: 0,
+            served: Eras::LEGACY,
             sessions: BTreeMap::new(),
             speech: BTreeMap::new(),
             started: 0,
@@ -126,6 +127,11 @@ impl World {
     /// From now on apps with an inbox read nothing but `initialize`.
     pub const fn deafen(&mut self) {
         self.deaf = true;
+    }
+
+    /// From now on these eras are served; before, the legacy one.
+    pub const fn serve(&mut self, served: Eras) {
+        self.served = served;
     }
 
     /// How many sessions there are.
@@ -164,10 +170,20 @@ impl World {
         let cors = self.gate.cors(&parts);
         let exchange = self.exchanges.len();
         let answer = Answer::default();
-        self.exchanges.push(Exchange { answer, cors, id: None, initialize: false, state: State::Done });
+        self.exchanges.push(Exchange {
+            answer,
+            cors,
+            era: Era::Legacy,
+            id: None,
+            initialize: false,
+            state: State::Done,
+        });
         let principal = principal.map(str::to_owned);
-        match self.gate.head(SERVED, &parts) {
-            HeadAction::Answer { outcome, .. } => self.refuse_unread(exchange, &parts, &upload, &outcome),
+        match self.gate.head(self.served, &parts) {
+            HeadAction::Answer { era, outcome } => {
+                self.exchanges[exchange].era = era;
+                self.refuse_unread(exchange, &parts, &upload, &outcome);
+            }
             HeadAction::Delete(id) => match self.route(id, &principal) {
                 Err(outcome) => self.refuse(exchange, None, &outcome),
                 Ok(key) => {
@@ -251,6 +267,7 @@ impl World {
     }
 
     fn post(&mut self, exchange: usize, parts: &Parts, post: &PostHead, principal: &Option<String>, upload: Upload) {
+        self.exchanges[exchange].era = post.era;
         let key = match post.look_up().map(|id| self.route(id, principal)) {
             None => None,
             Some(Ok(key)) => Some(key),
@@ -262,8 +279,9 @@ impl World {
                 self.exchanges[exchange].state = State::Uploading { key, until };
                 return;
             }
-            Upload::Whole(body) => match self.gate.body(SERVED, &parts.headers, post, key.is_some(), body) {
-                BodyAction::Answer { outcome, id, .. } => {
+            Upload::Whole(body) => match self.gate.body(self.served, &parts.headers, post, key.is_some(), body) {
+                BodyAction::Answer { era, id, outcome } => {
+                    self.exchanges[exchange].era = era;
                     self.refuse(exchange, id.as_ref(), &outcome);
                     // There was more than is read.
                     if outcome == Outcome::BodyTooLarge {
@@ -281,10 +299,7 @@ impl World {
                     Some(key) => return self.deliver(exchange, key, post, message),
                     None => self.refuse(exchange, None, &Outcome::SessionNotFound),
                 },
-                BodyAction::Sessionless(request) => {
-                    let (outcome, id) = self.gate.refuse_modern(&request);
-                    self.refuse(exchange, id.as_ref(), &outcome);
-                }
+                BodyAction::Sessionless(request) => self.answer_sessionless(exchange, &request),
                 BodyAction::Stateless(message) => panic!("this world has sessions: {message:?}"),
             },
         }
@@ -325,6 +340,7 @@ impl World {
                 self.exchanges[exchange] = Exchange {
                     answer: Answer::default(),
                     cors: self.exchanges[exchange].cors.take(),
+                    era: Era::Legacy,
                     id: id.clone(),
                     initialize,
                     state: State::Held { key, connection, until: None },

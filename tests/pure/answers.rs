@@ -4,9 +4,13 @@ use bytes::BytesMut;
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use sessile_core::config::ResponseMode;
 use sessile_core::session::{Head, ReaderOutput};
-use sessile_core::{GetHead, LastEventId, MCP_SESSION_ID, Outcome, RequestId, SessionKey};
+use sessile_core::{
+    GetHead, LastEventId, MCP_SESSION_ID, ModernRequest, Outcome, RequestId, SessionKey, modern_status,
+};
 
+use super::script::{self, Say, script};
 use super::{Answer, State, Upload, World};
 
 impl World {
@@ -105,8 +109,28 @@ impl World {
         exchange.answer.head = Some((status, headers));
     }
 
+    /// Answers with the first thing in the script that is an answer, at once. Whatever else an app does about such a request is not
+    /// the gate's.
+    pub(super) fn answer_sessionless(&mut self, exchange: usize, request: &ModernRequest) {
+        let Some(id) = request.message.as_request().map(|request| request.id.clone()) else { return };
+        let said = script(&request.message).into_iter().find_map(|say| match say {
+            Say::Error(code, text) => Some((Some(i64::from(code)), script::error(&id, code, &text))),
+            Say::Result(result) => Some((None, script::result(&id, &result))),
+            Say::Crash | Say::Note(_) | Say::SessionNote(_) | Say::Wait(_) => None,
+        });
+        let Some((code, text)) = said else { return self.refuse(exchange, Some(&id), &Outcome::AppFailed) };
+        let as_events = request.mode == ResponseMode::Sse && code.is_none();
+        let (headers, body) = if as_events {
+            (event_stream(), format!("event: message\ndata: {text}\n\n"))
+        } else {
+            (HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]), text)
+        };
+        self.exchanges[exchange].answer = Answer { head: None, body: body.into_bytes(), done: true };
+        self.send_head(exchange, modern_status(code), headers);
+    }
+
     pub(super) fn refuse(&mut self, exchange: usize, id: Option<&RequestId>, outcome: &Outcome) {
-        let (head, body) = Response::into_parts(outcome.respond(id));
+        let (head, body) = Response::into_parts(outcome.respond_in(self.exchanges[exchange].era, id));
         self.exchanges[exchange].answer = Answer { head: None, body: body.to_vec(), done: true };
         self.send_head(exchange, head.status, head.headers);
     }

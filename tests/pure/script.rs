@@ -38,7 +38,11 @@ pub fn script(message: &Message) -> Vec<Say> {
         "long" => vec![Say::Wait(Duration::from_secs(10)), result(r#"{"long":true}"#)],
         "noted" => vec![Say::Note(note(1)), Say::Note(note(2)), result(r#"{"noted":true}"#)],
         "noted-late" => vec![Say::Note(note(1)), Say::Wait(Duration::from_secs(1)), result(r#"{"noted":true}"#)],
-        "ping" => vec![result("{}")],
+        "ping" | "subscriptions/listen" => vec![result("{}")],
+        "server/discover" => vec![result(r#"{"supportedVersions":["2026-07-28"]}"#)],
+        "tools/call" | "prompts/get" | "resources/read" => vec![result(r#"{"called":true}"#)],
+        "wants-sampling" => vec![Say::Error(-32021, "Missing capability".to_owned())],
+        "wrong" => vec![Say::Error(-32602, "Invalid params".to_owned())],
         "tell-session" => vec![Say::SessionNote(note(1)), result("{}")],
         _ => vec![Say::Error(-32601, "Method not found".to_owned())],
     }

@@ -20,7 +20,8 @@ impl Stage {
         let given = |situation| row.is_given(situation);
         let inbox = given("inbox") || given("inbox-twice");
         let delivery = if inbox || given("app") { Delivery::Inbox } else { Delivery::Call };
-        let world = World::new(row.config(), delivery).expect("good settings");
+        let mut world = World::new(row.config(), delivery).expect("good settings");
+        world.serve(row.eras());
         let mut stage = Self { world, names: Names::default(), first: None };
         if given("ended") {
             stage.names.ended = stage.open();

@@ -10,7 +10,8 @@
 //! < {"jsonrpc":...}           the body; `<hex ff` as bytes, `<never` does not come
 //! for 2s                      how long the client waits; 1 s if left out
 //! not over socket: why        where the row can't run
-//! => 400 -32600 null Missing  status, and JSON-RPC code, id and a part of the message; or `json`, `sse`, `sse open`
+//! => 400 -32600 null Missing  status, and JSON-RPC code, id (or `absent`) and a part of the message; or `json`, `sse`,
+//!                             `sse open`
 //! allow: GET                  headers beyond those of its kind: all of them are compared
 //! data {...}                  the error's data; none if left out
 //! | ...                       lines of the body, all of them
@@ -21,8 +22,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
-use sessile_core::Config;
 use sessile_core::config::{ResponseMode, WhenFull};
+use sessile_core::{Config, Eras};
 use sessile_tests::pure::Upload;
 
 /// One row.
@@ -100,6 +101,11 @@ pub(crate) fn fixture(name: &str) -> Option<String> {
             r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{{}},"clientInfo":{{"name":"{client}","version":"1"}}}}}}"#
         )
     };
+    let modern = |method: &str, params: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{{{params}"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
+        )
+    };
     Some(match name {
         "$INIT" => initialize("suite", "2025-11-25"),
         "$INIT-2025-03-26" => initialize("suite", "2025-03-26"),
@@ -110,6 +116,14 @@ pub(crate) fn fixture(name: &str) -> Option<String> {
         "$INIT-REFUSED" => initialize("refused", "2025-11-25"),
         "$INIT-SILENT" => initialize("silent", "2025-11-25"),
         "$INIT-SLOW" => initialize("slow", "2025-11-25"),
+        "$DISCOVER" => modern("server/discover", ""),
+        "$LISTEN" => modern("subscriptions/listen", ""),
+        "$CALL-ECHO" => modern("tools/call", r#""name":"echo","#),
+        "$MODERN-INIT" => modern(
+            "initialize",
+            r#""protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"suite","version":"1"},"#,
+        ),
+        "$MODERN-PING" => modern("ping", ""),
         "$PING" => r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#.to_owned(),
         "$PING-256" => format!("{:256}", r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#),
         "$PING-257" => format!("{:257}", r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#),
@@ -135,6 +149,8 @@ pub(crate) fn all() -> Vec<Row> {
         ("cors", include_str!("rows/cors.txt")),
         ("media", include_str!("rows/media.txt")),
         ("version", include_str!("rows/version.txt")),
+        ("modern", include_str!("rows/modern.txt")),
+        ("eras", include_str!("rows/eras.txt")),
         ("session", include_str!("rows/session.txt")),
         ("body", include_str!("rows/body.txt")),
         ("initialize", include_str!("rows/initialize.txt")),
@@ -209,8 +225,20 @@ impl Row {
         self.given.iter().any(|given| given == situation)
     }
 
+    /// Which eras are served: `given both`, `given modern`, or sessions alone.
+    pub(crate) fn eras(&self) -> Eras {
+        if self.is_given("both") {
+            Eras::BOTH
+        } else if self.is_given("modern") {
+            Eras::MODERN
+        } else {
+            Eras::LEGACY
+        }
+    }
+
     pub(crate) fn runs_over(&self, driver: &str) -> bool {
-        !self.not_over.iter().any(|other| other == driver)
+        // The adapters serve sessions alone.
+        (driver == "core" || self.eras() == Eras::LEGACY) && !self.not_over.iter().any(|other| other == driver)
     }
 
     /// Who asks. `None` is anonymous.
@@ -240,7 +268,8 @@ impl Row {
                 "small" => config.gate.max_body = 256,
                 "sse-mode" => config.gate.response_mode = ResponseMode::Sse,
                 "start-3s" => config.session.start_timeout = Duration::from_secs(3),
-                "any" | "app" | "call" | "closed" | "draining" | "ended" | "get" | "live" | "stream" => {}
+                "any" | "app" | "both" | "call" | "closed" | "draining" | "ended" | "get" | "live" | "modern"
+                | "stream" => {}
                 other => panic!("{}: no such situation: {other}", self.name),
             }
         }
