@@ -1,11 +1,11 @@
 //! The scripted apps of these suites, for the adapters. What they say is in [`sessile_tests::pure::script`].
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use serde_json::value::RawValue;
 use sessile::app::{App, AppError, AppLink, Context, Handler, Reply, Sender, SessionInfo};
-use sessile_core::{Message, RequestId};
+use sessile_core::{Eras, Message, RequestId};
 use sessile_tests::pure::script::{self, NOTE_METHOD, Say};
 
 /// Follows the script, as a [`Handler`] and as an [`App`].
@@ -17,11 +17,23 @@ struct Seen {
     calls: AtomicUsize,
     deaf: AtomicBool,
     dropped: AtomicUsize,
+    eras: OnceLock<Eras>,
     started: AtomicUsize,
     stopped: AtomicUsize,
 }
 
 impl Scripted {
+    /// One that speaks these eras. Others speak the legacy one.
+    pub(crate) fn of(eras: Eras) -> Self {
+        let scripted = Self::default();
+        scripted.0.eras.get_or_init(|| eras);
+        scripted
+    }
+
+    fn spoken(&self) -> Eras {
+        self.0.eras.get().copied().unwrap_or(Eras::LEGACY)
+    }
+
     /// How many apps were ever started.
     pub(crate) fn started(&self) -> usize {
         self.0.started.load(Ordering::SeqCst)
@@ -70,6 +82,10 @@ pub(crate) fn exited() -> AppError {
 impl Handler for Scripted {
     type State = ();
 
+    fn eras(&self) -> Eras {
+        self.spoken()
+    }
+
     fn open(&self, _: &SessionInfo) {
         self.0.started.fetch_add(1, Ordering::SeqCst);
     }
@@ -107,6 +123,10 @@ impl Handler for Scripted {
 }
 
 impl App for Scripted {
+    async fn eras(&self) -> Eras {
+        self.spoken()
+    }
+
     async fn run(&self, link: AppLink) -> Result<(), AppError> {
         self.0.started.fetch_add(1, Ordering::SeqCst);
         let _stopped = Stopped(Arc::clone(&self.0));

@@ -15,7 +15,7 @@ async fn every_row_holds_over_the_service() {
     let mut run = 0;
     for row in all().into_iter().filter(|row| row.runs_over("service")) {
         run += 1;
-        let scripted = Scripted::default();
+        let scripted = Scripted::of(row.eras());
         let inbox = row.is_given("inbox") || row.is_given("inbox-twice") || row.is_given("app");
         let checked = if inbox {
             run_row(&row, &app(row.config(), scripted.clone()), &scripted).await
@@ -50,7 +50,7 @@ async fn run_row<B: Backend>(row: &Row, site: &Site<B>, scripted: &Scripted) -> 
         return Err(format!("the refusal is not in {stats:?}"));
     }
     let after = (scripted.started(), site.manager.sessions());
-    if (400..500).contains(&row.answer.status) && before != after {
+    if row.is_refused() && before != after {
         return Err(format!("apps and sessions {before:?} became {after:?}"));
     }
     Ok(())

@@ -29,7 +29,7 @@ async fn rows_that_take_no_time_hold_over_a_socket() {
     let mut run = 0;
     for row in all().into_iter().filter(|row| runs(row) && row.principal.is_none()) {
         run += 1;
-        let server = Server::start(row.config());
+        let server = Server::serving(row.config(), row.eras());
         let mut names = Names::default();
         if row.is_given("ended") {
             names.ended = open(&server).await;
@@ -50,7 +50,7 @@ async fn rows_that_take_no_time_hold_over_a_socket() {
         };
         let mut checked = check(&row.answer, &names, &answer);
         let after = (server.scripted.started(), server.site.manager.sessions());
-        if checked.is_ok() && (400..500).contains(&row.answer.status) && before != after {
+        if checked.is_ok() && row.is_refused() && before != after {
             checked = Err(format!("apps and sessions {before:?} became {after:?}"));
         }
         // What was said about the connection is done.

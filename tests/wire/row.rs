@@ -236,9 +236,13 @@ impl Row {
         }
     }
 
+    /// Whether the answer is a refusal, which starts and ends nothing; `given answered` says that it is the app's own.
+    pub(crate) fn is_refused(&self) -> bool {
+        (400..500).contains(&self.answer.status) && !self.is_given("answered")
+    }
+
     pub(crate) fn runs_over(&self, driver: &str) -> bool {
-        // The adapters serve sessions alone.
-        (driver == "core" || self.eras() == Eras::LEGACY) && !self.not_over.iter().any(|other| other == driver)
+        !self.not_over.iter().any(|other| other == driver)
     }
 
     /// Who asks. `None` is anonymous.
@@ -268,8 +272,8 @@ impl Row {
                 "small" => config.gate.max_body = 256,
                 "sse-mode" => config.gate.response_mode = ResponseMode::Sse,
                 "start-3s" => config.session.start_timeout = Duration::from_secs(3),
-                "any" | "app" | "both" | "call" | "closed" | "draining" | "ended" | "get" | "live" | "modern"
-                | "stream" => {}
+                "answered" | "any" | "app" | "both" | "call" | "closed" | "draining" | "ended" | "get" | "live"
+                | "modern" | "stream" => {}
                 other => panic!("{}: no such situation: {other}", self.name),
             }
         }

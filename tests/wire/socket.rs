@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use sessile::app::Calls;
 use sessile::http::{ServeConfig, serve};
 use sessile::runtime::tokio::Tokio;
-use sessile_core::Config;
+use sessile_core::{Config, Eras};
 use sessile_tests::pure::{Answer, Upload};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -28,9 +28,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Server {
     pub(crate) fn start(config: Config) -> Self {
+        Self::serving(config, Eras::LEGACY)
+    }
+
+    pub(crate) fn serving(config: Config, eras: Eras) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let scripted = Scripted::default();
+        let scripted = Scripted::of(eras);
         let site = handler(config, scripted.clone());
         let service = site.service.clone();
         let serving = serve(Tokio::current(), listener, service, ServeConfig::default(), std::future::pending());
