@@ -36,6 +36,7 @@
 //! | part | owns | answers with |
 //! | --- | --- | --- |
 //! | [`Gate`] | what a request is: the checks of its head and its body, in their order | [`HeadAction`], [`BodyAction`] |
+//! | [`ToolHeaders`] | which parameters of a tool a call repeats in headers | an [`Outcome`], if it doesn't |
 //! | [`SessionTable`] | which sessions exist, whose they are, when they end | [`RequestAction`], [`Reap`] |
 //! | [`session::Session`] | requests in flight and streams of one session | [`session::MessageAction`], [`session::Head`], [`session::Effect`] |
 //! | [`Outcome`] | every answer that is not the app's own: status, headers, body | an `http::Response` |
@@ -47,7 +48,8 @@
 //! 2. If it names a session, [`SessionTable::handle_request`] routes it: one look-up, by id and principal together. The session counts
 //!    one exchange more, until [`SessionTable::handle_response_finished`]. So it can't become idle while a body is uploaded.
 //! 3. For a POST the driver reads the body within [`Gate::max_body`] and [`Gate::body_timeout`], and [`Gate::body`] looks at it: a valid
-//!    `initialize` creates a session (step 2, with `may_create`), anything else is delivered.
+//!    `initialize` creates a session (step 2, with `may_create`), a request of the modern era gets a
+//!    [`sessionless`](session::Session::sessionless) one of its own, anything else is delivered.
 //! 4. [`session::Session::handle_message`] takes the message. A request opens a stream whose first connection holds its head.
 //! 5. The app speaks: [`session::Session::handle_app_message`] or [`session::Session::handle_response`] put each message
 //!    into exactly one stream, and effects say who is to be woken.
@@ -56,6 +58,10 @@
 //! 7. When the exchange is over, whatever the way out, [`session::Session::handle_disconnect`] and then
 //!    [`SessionTable::handle_response_finished`] are told. A request that goes on without its connection keeps the exchange until
 //!    [`session::Effect::Release`].
+//!
+//! Which eras are served is an argument of the gate, since it may be found out late. A driver that asks its app first does so between the
+//! head and the body, and only where the gate's answer is one of the modern era. The status of an answer in that era is the
+//! app's: [`modern_status`].
 //!
 //! # Rules that hold everywhere
 //!
