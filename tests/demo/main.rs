@@ -1,5 +1,6 @@
 //! The demo server, from the outside: what each tool does, what each mistake is answered with, and what the service makes of it.
 
+mod input;
 mod modern;
 
 use std::time::Duration;

@@ -11,7 +11,7 @@ use http::request::Parts;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sessile_core::session::{AnswerError, RequestKey, ServerRequestKey};
-use sessile_core::{Message, MessageKind, ProtocolVersion, RequestId};
+use sessile_core::{Message, MessageKind, ProtocolVersion, RequestId, Timestamp};
 
 use super::AppError;
 use crate::manager::SessionInfo;
@@ -216,6 +216,11 @@ impl<S> Context<S> {
     /// Waits on the clock of the runtime that the manager was built with.
     pub async fn sleep(&self, duration: Duration) {
         self.hub.clock.sleep_until(self.hub.now().saturating_add(duration)).await;
+    }
+
+    /// The time on that clock.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.hub.now()
     }
 
     fn ask(&self, related: RequestKey, method: &str, params: &str) -> Result<ServerRequestKey, AnswerError> {

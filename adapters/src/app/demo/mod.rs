@@ -3,22 +3,28 @@
 //! Owns what the server offers (tools, resources, a prompt, completion, log messages) and answers by the schemas of both eras: what
 //! each offers is the same but where the protocol differs. `result` adds what results of the modern era say of themselves, `initialize`
 //! and `modern` are how a conversation begins. `catalogue` describes the tools, `tools` reads their arguments and answers those that
-//! answer at once, `waiting` runs those that take time, `log` sends log messages.
+//! answer at once, `waiting` runs those that take time, `log` sends log messages. `question` is what the client is asked, and `input`
+//! how it is asked without a session.
 
 mod catalogue;
 mod completion;
 mod initialize;
+mod input;
 mod log;
 mod modern;
 mod prompts;
+mod question;
 mod resources;
 mod result;
+mod seal;
 mod tools;
 mod waiting;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
 use result::{Cache, cacheable, is_modern};
+use seal::Seal;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -43,20 +49,25 @@ use super::{Context, Handler, Reply, SessionInfo};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct Demo;
+#[derive(Clone, Debug, Default)]
+pub struct Demo(Arc<Shared>);
 
 impl Demo {
-    /// Makes the server. All clones and copies are alike: what is kept is kept for each session.
+    /// Makes the server. All clones are the same server.
     #[must_use]
-    pub const fn new() -> Self {
-        Self
+    pub fn new() -> Self {
+        Self::default()
     }
 }
 
-/// What the demo server keeps for a session, or knows of a request without one.
+/// What all sessions and requests have in common.
 #[derive(Debug, Default)]
+struct Shared {
+    seal: Seal,
+}
+
+/// What the demo server keeps for a session, or knows of a request without one.
+#[derive(Debug)]
 pub struct DemoState {
     count: AtomicU64,
     /// Whether the client can show a form to its user.
@@ -65,6 +76,7 @@ pub struct DemoState {
     level: AtomicU8,
     /// Whether the client can ask a model.
     sampling: AtomicBool,
+    shared: Arc<Shared>,
 }
 
 const METHOD_NOT_FOUND: i32 = -32601;
@@ -86,7 +98,13 @@ impl Handler for Demo {
     fn open(&self, session: &SessionInfo) -> DemoState {
         // Without sessions, a request that doesn't ask for log messages gets none.
         let level = if session.kind() == Kind::Modern { log::SILENT } else { 0 };
-        DemoState { level: AtomicU8::new(level), ..DemoState::default() }
+        DemoState {
+            count: AtomicU64::new(0),
+            elicitation: AtomicBool::new(false),
+            level: AtomicU8::new(level),
+            sampling: AtomicBool::new(false),
+            shared: Arc::clone(&self.0),
+        }
     }
 
     async fn call(&self, context: Context<DemoState>, message: Message) -> Reply {

@@ -66,6 +66,11 @@ pub(super) fn cacheable<T: Serialize + ?Sized>(context: &Context<DemoState>, res
     with(context, result, "complete", Some(cache))
 }
 
+/// What a request has come to that the client has to be asked for: only in the modern era.
+pub(super) fn input_required<T: Serialize + ?Sized>(context: &Context<DemoState>, result: &T) -> Reply {
+    with(context, result, "input_required", None)
+}
+
 fn with<T: Serialize + ?Sized>(
     context: &Context<DemoState>,
     result: &T,

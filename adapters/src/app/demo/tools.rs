@@ -11,9 +11,10 @@ use serde_json::value::RawValue;
 use sessile_core::{Message, ProtocolVersion};
 
 use super::log::Target;
+use super::question::Question;
 use super::result::{complete, is_modern};
 use super::waiting::Waiting;
-use super::{Answer, DemoState, INVALID_PARAMS};
+use super::{Answer, DemoState, INVALID_PARAMS, input};
 use crate::app::{AppError, Context, Reply};
 
 pub(super) const MAX_BYTES: u32 = 64 << 20;
@@ -57,7 +58,7 @@ enum Wrong {
 fn run(context: &Context<DemoState>, message: &Message, name: &str, arguments: &str) -> Result<Answer, Wrong> {
     Ok(match name {
         "echo" => Answer::Now(echo(context, arguments)?),
-        "ask" => Answer::Later(Waiting::Ask { message: optional_text("message", arguments)? }),
+        "ask" => ask(context, message, Question::ask(optional_text("message", arguments)?)),
         "big" => Answer::Now(complete(context, &ToolResult::new(Filler(whole("bytes", arguments, MAX_BYTES)?)))),
         "count" => {
             let count = context.state().count.fetch_add(1, Ordering::Relaxed) + 1;
@@ -66,11 +67,19 @@ fn run(context: &Context<DemoState>, message: &Message, name: &str, arguments: &
         "crash" => Answer::Now(Reply::crash(AppError::Other("the tool `crash` was called".into()))),
         "log" => Answer::Later(Waiting::Log { target: Target::Call, n: whole("n", arguments, MAX_NOTES)? }),
         "notify" => Answer::Later(Waiting::Log { target: Target::Session, n: whole("n", arguments, MAX_NOTES)? }),
-        "sample" => Answer::Later(Waiting::Sample { prompt: optional_text("prompt", arguments)? }),
+        "sample" => ask(context, message, Question::sample(optional_text("prompt", arguments)?)),
         "slow" => Answer::Later(Waiting::Slow { time: seconds(arguments)? }),
         "whoami" => Answer::Now(text(context, &whoami(context, message).to_string())),
         _ => return Err(Wrong::Tool),
     })
+}
+
+fn ask(context: &Context<DemoState>, message: &Message, question: Question) -> Answer {
+    if is_modern(context) {
+        Answer::Now(input::answer(context, message, &question))
+    } else {
+        Answer::Later(Waiting::Ask(question))
+    }
 }
 
 /// The tool that benchmarks call: its text is neither copied nor looked at before it is written into the answer.

@@ -6,31 +6,24 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use serde::Deserialize;
-use serde_json::json;
-use serde_json::value::RawValue;
-
 use super::DemoState;
 use super::log::{self, Target};
+use super::question::{Heard, Question};
 use super::tools::{failure, text};
 use crate::app::{Context, Reply};
 
 /// A call whose arguments have been read.
 pub(super) enum Waiting {
-    Ask { message: Option<String> },
+    Ask(Question),
     Log { target: Target, n: u32 },
-    Sample { prompt: Option<String> },
     Slow { time: Duration },
 }
 
 impl Waiting {
     pub(super) async fn run(self, context: Context<DemoState>) -> Reply {
         match self {
-            Self::Ask { message } => ask(&context, message.as_deref().unwrap_or("What would you like to say?")).await,
+            Self::Ask(question) => ask(&context, &question).await,
             Self::Log { target, n } => send_notes(&context, target, n).await,
-            Self::Sample { prompt } => {
-                sample(&context, prompt.as_deref().unwrap_or("Say hello in one sentence.")).await
-            }
             Self::Slow { time } => slow(&context, time).await,
         }
     }
@@ -91,66 +84,18 @@ async fn send_notes(context: &Context<DemoState>, target: Target, n: u32) -> Rep
     text(context, &format!("Sent {sent} of {n} log messages{filtered}."))
 }
 
-async fn ask(context: &Context<DemoState>, message: &str) -> Reply {
-    #[derive(Deserialize)]
-    struct Elicited {
-        action: String,
-        content: Option<Box<RawValue>>,
+/// Asks the client while the call waits.
+async fn ask(context: &Context<DemoState>, question: &Question) -> Reply {
+    if !question.is_declared(context.state()) {
+        return failure(context, question.undeclared());
     }
-    if !context.state().elicitation.load(Ordering::Relaxed) {
-        return failure(context, "The client has not declared the elicitation capability (form mode).");
-    }
-    let params = json!({
-        "message": message,
-        "requestedSchema": {
-            "type": "object",
-            "properties": { "answer": { "type": "string", "title": "Answer", "description": "Any text" } },
-            "required": ["answer"],
-        },
-    });
-    let answer = match context.request("elicitation/create", &params).await {
+    let answer = match context.request(question.method(), &question.params()).await {
         Ok(answer) => answer,
-        Err(error) => return failure(context, &format!("Asking the user failed: {error}.")),
+        Err(error) => return failure(context, &format!("Asking the {} failed: {error}.", question.asked())),
     };
-    match serde_json::from_str(answer.get()) {
-        Ok(Elicited { action, content: Some(content) }) => text(context, &format!("{action}: {content}")),
-        Ok(Elicited { action, content: None }) => text(context, &action),
-        Err(error) => failure(context, &format!("The client's answer is no result of an elicitation: {error}.")),
+    match question.read(&answer) {
+        Heard::Text(said) => text(context, &said),
+        Heard::Nothing(why) => failure(context, why),
+        Heard::Unreadable(why) => failure(context, &why),
     }
-}
-
-async fn sample(context: &Context<DemoState>, prompt: &str) -> Reply {
-    #[derive(Deserialize)]
-    struct Sampled {
-        content: Content,
-    }
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Content {
-        /// From 2025-11-25 on.
-        Many(Vec<Block>),
-        One(Block),
-    }
-    #[derive(Deserialize)]
-    struct Block {
-        text: Option<String>,
-    }
-    if !context.state().sampling.load(Ordering::Relaxed) {
-        return failure(context, "The client has not declared the sampling capability.");
-    }
-    let params = json!({
-        "messages": [{ "role": "user", "content": { "type": "text", "text": prompt } }],
-        "maxTokens": 200,
-    });
-    let answer = match context.request("sampling/createMessage", &params).await {
-        Ok(answer) => answer,
-        Err(error) => return failure(context, &format!("Asking the model failed: {error}.")),
-    };
-    let blocks = match serde_json::from_str(answer.get()) {
-        Ok(Sampled { content: Content::Many(blocks) }) => blocks,
-        Ok(Sampled { content: Content::One(block) }) => vec![block],
-        Err(error) => return failure(context, &format!("The client's answer is no result of sampling: {error}.")),
-    };
-    let said: Vec<String> = blocks.into_iter().filter_map(|block| block.text).collect();
-    if said.is_empty() { failure(context, "The model's answer has no text.") } else { text(context, &said.join("\n")) }
 }
