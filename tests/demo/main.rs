@@ -1,6 +1,7 @@
 //! The demo server, from the outside: what each tool does, what each mistake is answered with, and what the service makes of it.
 
 mod input;
+mod listen;
 mod modern;
 
 use std::time::Duration;

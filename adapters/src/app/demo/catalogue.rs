@@ -57,7 +57,7 @@ const ASKS: Annotations = Annotations { idempotent_hint: false, open_world_hint:
 const NOTES: Argument =
     Argument { name: "n", description: "How many messages.", kind: Kind::Integer(MAX_NOTES), required: true };
 
-/// All of them.
+/// Those of both eras.
 const TOOLS: &[Tool] = &[
     Tool {
         name: "echo",
@@ -166,11 +166,22 @@ const TOOLS: &[Tool] = &[
     },
 ];
 
+/// Offered only where one can hear of what it changes.
+const TOUCH: Tool = Tool {
+    name: "touch",
+    title: "Touch",
+    description: "Changes the resource `demo://touched`, which is the same for all clients, and tells how often it was touched.",
+    modern: None,
+    input_schema: &[],
+    annotations: CHANGES,
+};
+
 /// The result of `tools/list`.
 pub(super) fn list(modern: bool) -> Value {
     let described =
         |tool: &Tool| Tool { description: tool.modern.filter(|_| modern).unwrap_or(tool.description), ..*tool };
-    json!({ "tools": TOOLS.iter().map(described).collect::<Vec<_>>() })
+    let tools = TOOLS.iter().chain(modern.then_some(&TOUCH));
+    json!({ "tools": tools.map(described).collect::<Vec<_>>() })
 }
 
 fn input_schema<S: Serializer>(arguments: &&'static [Argument], serializer: S) -> Result<S::Ok, S::Error> {

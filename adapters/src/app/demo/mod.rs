@@ -4,12 +4,13 @@
 //! each offers is the same but where the protocol differs. `result` adds what results of the modern era say of themselves, `initialize`
 //! and `modern` are how a conversation begins. `catalogue` describes the tools, `tools` reads their arguments and answers those that
 //! answer at once, `waiting` runs those that take time, `log` sends log messages. `question` is what the client is asked, and `input`
-//! how it is asked without a session.
+//! how it is asked without a session; `listen` tells of what `touched` counts.
 
 mod catalogue;
 mod completion;
 mod initialize;
 mod input;
+mod listen;
 mod log;
 mod modern;
 mod prompts;
@@ -18,6 +19,7 @@ mod resources;
 mod result;
 mod seal;
 mod tools;
+mod touched;
 mod waiting;
 
 use std::sync::Arc;
@@ -30,6 +32,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use sessile_core::session::Kind;
 use sessile_core::{Eras, Message};
+use touched::Touched;
 use waiting::Waiting;
 
 use super::{Context, Handler, Reply, SessionInfo};
@@ -64,6 +67,7 @@ impl Demo {
 #[derive(Debug, Default)]
 struct Shared {
     seal: Seal,
+    touched: Touched,
 }
 
 /// What the demo server keeps for a session, or knows of a request without one.
@@ -128,6 +132,7 @@ fn answer(context: &Context<DemoState>, message: &Message) -> Answer {
         return Answer::Now(refusal);
     }
     match &*request.method {
+        "subscriptions/listen" if is_modern(context) => listen::listen(context, message),
         "tools/call" => tools::call(context, message),
         "completion/complete" => Answer::Now(completion::complete(context, message)),
         "prompts/get" => Answer::Now(prompts::get(context, message)),

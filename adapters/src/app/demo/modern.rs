@@ -47,14 +47,16 @@ pub(super) fn note(context: &Context<DemoState>, message: &Message) -> Result<()
 
 /// `server/discover`.
 pub(super) fn discover(context: &Context<DemoState>) -> Reply {
+    let capabilities =
+        json!({ "completions": {}, "logging": {}, "prompts": {}, "resources": { "subscribe": true }, "tools": {} });
     let result = json!({
         "supportedVersions": ProtocolVersion::MODERN.map(ProtocolVersion::as_str),
-        "capabilities": { "completions": {}, "logging": {}, "prompts": {}, "resources": {}, "tools": {} },
+        "capabilities": capabilities,
         "instructions": INSTRUCTIONS,
     });
     cacheable(context, &result, Cache::LONG)
 }
 
 const INSTRUCTIONS: &str = "A server for trying MCP clients and connections. `echo` shows that calls work, `slow` that progress and \
-cancellation do, `log` that notifications arrive, `ask` and `sample` that the client can be asked. Nothing is kept from one request \
+cancellation do, `log` that notifications arrive, `ask` and `sample` that the client can be asked, `touch` that changes of `demo://touched` are heard of. Nothing is kept from one request \
 to the next, as `count` shows.";

@@ -10,7 +10,10 @@ use super::result::{Cache, cacheable, is_modern};
 use super::{DemoState, INVALID_PARAMS};
 use crate::app::{Context, Reply};
 
-const ABOUT_URI: &str = "demo://about";
+/// The resource that is always the same.
+pub(super) const FIXED: &str = "demo://about";
+/// The resource that the tool `touch` changes. Only where there are no sessions can one hear of it, so that there alone it is offered.
+pub(super) const CHANGING: &str = "demo://touched";
 /// What a greeting's URI begins with; the name follows.
 const GREETING: &str = "demo://greeting/";
 /// The template of the greetings, with the one argument `name`.
@@ -20,12 +23,22 @@ const RESOURCE_NOT_FOUND: i32 = -32002;
 
 /// The result of `resources/list`.
 pub(super) fn list(modern: bool) -> Value {
-    json!({ "resources": [about(modern)] })
+    let mut resources = vec![about(modern)];
+    if modern {
+        resources.push(json!({
+            "uri": CHANGING,
+            "name": "touched",
+            "title": "How often it was touched",
+            "description": "Says how often the tool `touch` was called, by any client. Changes can be listened to.",
+            "mimeType": "text/plain",
+        }));
+    }
+    json!({ "resources": resources })
 }
 
 fn about(modern: bool) -> Value {
     json!({
-        "uri": ABOUT_URI,
+        "uri": FIXED,
         "name": "about",
         "title": "About this server",
         "description": "What the demo server is and what can be tried with it.",
@@ -55,10 +68,16 @@ pub(super) fn read(context: &Context<DemoState>, message: &Message) -> Reply {
         return context.error(INVALID_PARAMS, "uri is required and must be a string");
     };
     let modern = is_modern(context);
-    match text(&uri, modern) {
+    let (text, cache) = if modern && uri == CHANGING {
+        let times = context.state().shared.touched.times();
+        (Some(format!("Touched so far: {times}").into()), Cache::NONE)
+    } else {
+        (text(&uri, modern), Cache::LONG)
+    };
+    match text {
         Some(text) => {
             let contents = json!([{ "uri": uri, "mimeType": "text/plain", "text": text }]);
-            cacheable(context, &json!({ "contents": contents }), Cache::LONG)
+            cacheable(context, &json!({ "contents": contents }), cache)
         }
         None => {
             let code = if modern { INVALID_PARAMS } else { RESOURCE_NOT_FOUND };
@@ -67,9 +86,9 @@ pub(super) fn read(context: &Context<DemoState>, message: &Message) -> Reply {
     }
 }
 
-/// What a resource says, if there is one of this URI.
+/// What a resource that doesn't change says, if there is one of this URI.
 fn text(uri: &str, modern: bool) -> Option<Cow<'static, str>> {
-    if uri == ABOUT_URI {
+    if uri == FIXED {
         return Some(about_text(modern).into());
     }
     let name = unescaped(uri.strip_prefix(GREETING)?)?;
@@ -121,6 +140,7 @@ Things to try:
 - call `slow` with a progress token, and close the connection half-way;
 - call `log` with and without a log level in the request: its messages arrive on the stream of the call, or not at all;
 - call `ask` or `sample`: the result says what the server wants to know, and the call is made again with the answer;
+- listen to `demo://touched` and call `touch`, from any client: the change is told;
 - get the prompt `greet` or read `demo://greeting/Ada`: the name of either can be completed;
 - call `crash`: that request ends with an error, as with a server that dies, and the next one is none the worse.
 ";

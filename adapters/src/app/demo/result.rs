@@ -36,6 +36,8 @@ pub(super) struct Cache {
 impl Cache {
     /// What changes with the server's version alone.
     pub(super) const LONG: Self = Self { ttl_ms: 300_000, cache_scope: "public" };
+    /// What may change at any time.
+    pub(super) const NONE: Self = Self { ttl_ms: 0, ..Self::LONG };
 }
 
 #[derive(Serialize)]

@@ -69,6 +69,9 @@ fn run(context: &Context<DemoState>, message: &Message, name: &str, arguments: &
         "notify" => Answer::Later(Waiting::Log { target: Target::Session, n: whole("n", arguments, MAX_NOTES)? }),
         "sample" => ask(context, message, Question::sample(optional_text("prompt", arguments)?)),
         "slow" => Answer::Later(Waiting::Slow { time: seconds(arguments)? }),
+        "touch" if is_modern(context) => {
+            Answer::Now(text(context, &context.state().shared.touched.touch().to_string()))
+        }
         "whoami" => Answer::Now(text(context, &whoami(context, message).to_string())),
         _ => return Err(Wrong::Tool),
     })

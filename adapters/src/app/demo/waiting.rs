@@ -1,4 +1,4 @@
-//! The tools that take time: they wait, send notifications, or ask the client.
+//! What takes time: it waits, sends notifications, or asks the client.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -7,14 +7,16 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::DemoState;
+use super::listen::Subscription;
 use super::log::{self, Target};
 use super::question::{Heard, Question};
 use super::tools::{failure, text};
 use crate::app::{Context, Reply};
 
-/// A call whose arguments have been read.
+/// A request that takes time, and whose parameters have been read.
 pub(super) enum Waiting {
     Ask(Question),
+    Listen(Subscription),
     Log { target: Target, n: u32 },
     Slow { time: Duration },
 }
@@ -23,6 +25,7 @@ impl Waiting {
     pub(super) async fn run(self, context: Context<DemoState>) -> Reply {
         match self {
             Self::Ask(question) => ask(&context, &question).await,
+            Self::Listen(subscription) => subscription.run(&context).await,
             Self::Log { target, n } => send_notes(&context, target, n).await,
             Self::Slow { time } => slow(&context, time).await,
         }
