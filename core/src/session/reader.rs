@@ -75,7 +75,7 @@ impl<X> Session<X> {
         };
         let answered = stream.open == 0;
         let head = if let Some(refusal) = stream.refusal.take() {
-            Head::Refuse(refusal)
+            Head::Refuse(*refusal)
         } else if mode == ResponseMode::Json && !answered {
             return Head::Hold { until: None };
         } else if answered {

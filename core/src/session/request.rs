@@ -124,7 +124,7 @@ impl<X> Session<X> {
         self.in_flight.remove(&member.id);
         stream.open -= 1;
         match stream.reader {
-            Some(Reader::Held { .. }) => stream.refusal = Some(outcome),
+            Some(Reader::Held { .. }) => stream.refusal = Some(Box::new(outcome)),
             Some(Reader::Streaming { .. }) | None if outcome.code().is_some() => {
                 let error = outcome.to_message(&member.id);
                 stream.answers += 1;

@@ -53,8 +53,8 @@ pub(super) struct RequestStream {
     pub(super) detached: Option<Timestamp>,
     /// The server ends the connection, so that the client comes back for the rest.
     pub(super) pause: Option<Pause>,
-    /// Why a head that is still held becomes an error.
-    pub(super) refusal: Option<Outcome>,
+    /// Why a head that is still held becomes an error. Boxed, since there is hardly ever one.
+    pub(super) refusal: Option<Box<Outcome>>,
 }
 
 /// The connection that reads a request stream.
