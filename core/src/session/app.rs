@@ -104,7 +104,7 @@ impl<X> Session<X> {
         }
         // What the client may rely on once it has its answer comes before the word that the answer is there.
         if self.is_starting(key) {
-            self.finish_start(&raw);
+            self.finish_start(config, &raw);
         }
         let Some(stream) = self.streams.get_mut(key.stream) else { return };
         let Some(member) = stream.members.get_mut(key.position) else { return };
@@ -122,11 +122,15 @@ impl<X> Session<X> {
     }
 
     /// The app has answered `initialize`.
-    fn finish_start(&mut self, raw: &[u8]) {
+    fn finish_start(&mut self, config: &SessionConfig, raw: &[u8]) {
         if let Some(version) = initialize_result(raw) {
             self.version = version;
             self.phase = Phase::Open;
             self.effects.push_back(Effect::Established);
+            // Only now it is known whether the clients of streams that are open already can be made to poll.
+            if let Some(at) = self.next_of_kept(config) {
+                self.expect(at);
+            }
         } else {
             self.phase = Phase::Failed;
             self.effects.push_back(Effect::End(EndReason::InitializeFailed));

@@ -470,6 +470,22 @@ fn a_connection_that_has_been_open_long_is_ended_where_the_client_can_come_back(
     assert_eq!(old.poll(connection).1, ReaderOutput::Pending);
 }
 
+/// The stream of a hasty client is open before it is known what was negotiated.
+#[test]
+fn a_connection_that_opened_before_the_answer_to_initialize_is_ended_in_time_too() {
+    let after = Duration::from_secs(30);
+    let mut rig = Rig::new(Delivery::Inbox);
+    rig.config = SessionConfig { poll_after: Some(after), ..resumable() };
+    let (initialize, _) = rig.request(INITIALIZE, ResponseMode::Auto);
+    let (_, connection) = rig.streaming("1");
+    let due = rig.now.saturating_add(after);
+    rig.wait(Duration::from_secs(10));
+    rig.respond(initialize, INITIALIZED);
+    assert_eq!(rig.alarm(), Some(due));
+    rig.wait(Duration::from_secs(20));
+    assert!(rig.told(Effect::WakeConnection(connection)));
+}
+
 // R019
 #[test]
 fn finished_streams_are_bounded_in_number_and_bytes_and_those_that_were_read_go_first() {
