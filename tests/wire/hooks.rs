@@ -33,7 +33,7 @@ impl Recorder {
         self.0.lock().expect("no panic").push((session.fingerprint().to_string(), told));
     }
 
-    fn all(&self) -> Vec<(String, Told)> {
+    pub(crate) fn all(&self) -> Vec<(String, Told)> {
         self.0.lock().expect("no panic").clone()
     }
 

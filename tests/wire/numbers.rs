@@ -3,13 +3,16 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use sessile::app::{Calls, SessionInfo};
+use serde_json::{Value, json};
+use sessile::app::{Calls, Demo, SessionInfo};
 use sessile::runtime::tokio::Tokio;
 use sessile::{Builder, Hooks, Initialized, Manager, Principal, Stats};
 use sessile_core::config::ResponseMode;
 use sessile_core::{Config, ProtocolVersion, ReapReason, Rejection};
+use sessile_tests::client::Client;
 
 use crate::apps::Scripted;
+use crate::hooks::Recorder;
 use crate::raw::{GONE, Read as _, Site, app, handler, pass, settle, site};
 use crate::row::{UNKNOWN, get, post};
 
@@ -98,6 +101,43 @@ async fn what_comes_to_nothing_is_counted_and_outlives_its_session() {
     pass(5 * SECOND).await;
     let now = site.manager.stats();
     assert_eq!((now.sessions, now.notes_dropped, now.requests_expired, now.requests.legacy), (0, 2, 1, 3));
+}
+
+/// R016: a request without a session counts as such for as long as it is served, and has no hooks.
+#[tokio::test(start_paused = true)]
+async fn requests_without_a_session_are_counted_and_have_no_hooks() {
+    let recorder = Recorder::default();
+    let mut config = Config::default();
+    config.sessionless.max_requests = 2;
+    let builder = Builder::new(Tokio::current()).handler(Demo::new()).hooks(recorder.clone()).config(config);
+    let site = site(builder.build().expect("good settings"));
+    let client = Client::modern(site.manager.service().expect("running"), json!({}));
+    assert_eq!(client.request("tools/list", json!({})).await["error"], Value::Null);
+    let now = site.manager.stats();
+    assert_eq!((now.requests.modern, now.requests.legacy, now.sessionless, now.exchanges), (1, 0, 0, 0));
+
+    let slow = json!({ "name": "slow", "arguments": { "seconds": 10 } });
+    let calls = [slow.clone(), slow].map(|params| {
+        let client = Client::modern(site.manager.service().expect("running"), json!({}));
+        tokio::spawn(async move { client.request("tools/call", params).await })
+    });
+    pass(SECOND).await;
+    let now = site.manager.stats();
+    assert_eq!((now.sessionless, now.exchanges, now.requests_in_flight, now.sessions), (2, 2, 2, 0));
+    let (_, refused) = client.begin("tools/list", json!({})).await;
+    assert_eq!(refused.status, 503);
+    let [one, other] = calls;
+    // In this era a lost connection cancels.
+    one.abort();
+    settle().await;
+    let now = site.manager.stats();
+    assert_eq!((now.sessionless, now.exchanges, now.requests_in_flight, now.requests_cancelled), (1, 1, 1, 1));
+    other.await.expect("no panic");
+    let now = site.manager.stats();
+    assert_eq!((now.sessionless, now.exchanges, now.requests_in_flight, now.requests.modern), (0, 0, 0, 3));
+    assert_eq!((now.sessionless_rejected.total(), now.rejected.total(), now.refused.of(503)), (1, 0, 1));
+    assert_eq!((now.opened, now.closed.total()), (0, 0));
+    assert_eq!(recorder.all(), []);
 }
 
 #[tokio::test(start_paused = true)]
