@@ -130,7 +130,19 @@ impl Program {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it is there");
+        send_signal(self.id(), signal);
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The process that ends the children should the program be killed.
+    pub(crate) fn warden(&self) -> Option<u32> {
+        children_of(self.id()).into_iter().find(|pid| {
+            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            words.split(|byte| *byte == 0).any(|word| word == b"--warden")
+        })
     }
 
     /// Waits for its end. Whatever it still had to say must not have gone to standard output.
@@ -188,6 +200,10 @@ impl Drop for Program {
     }
 }
 
+pub(crate) fn send_signal(pid: u32, signal: Signal) {
+    kill_process(to_pid(pid), signal).expect("it is there");
+}
+
 /// Kills a process at once.
 pub(crate) fn kill(pid: u32) {
     let _ = kill_process(to_pid(pid), Signal::KILL);
@@ -202,7 +218,7 @@ fn to_pid(pid: u32) -> Pid {
     Pid::from_raw(pid.try_into().expect("a process id")).expect("not zero")
 }
 
-fn processes() -> impl Iterator<Item = u32> {
+pub(crate) fn processes() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").expect("a system with /proc");
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
@@ -216,8 +232,12 @@ fn marked(mark: &str) -> Vec<u32> {
     processes().filter(is_marked).collect()
 }
 
-fn zombies_of(parent: u32) -> Vec<u32> {
+pub(crate) fn zombies_of(parent: u32) -> Vec<u32> {
     processes().filter(|pid| state(*pid) == Some(('Z', parent))).collect()
+}
+
+pub(crate) fn children_of(parent: u32) -> Vec<u32> {
+    processes().filter(|pid| state(*pid).is_some_and(|(_, of)| of == parent)).collect()
 }
 
 /// The state of a process and its parent.

@@ -23,3 +23,4 @@ mod noise;
 mod session;
 mod shutdown;
 mod streams;
+mod warden;

@@ -12,16 +12,20 @@ mod options;
 mod run;
 mod tokens;
 mod units;
+mod warden;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::log::Log;
 use self::options::{Refusal, Settings};
 use self::run::{End, bind, until_signal};
-use crate::app::stdio::Stdio;
+use self::warden::Warden;
+use crate::app::stdio::{Stdio, StdioConfig};
 use crate::app::{Backend, Demo};
 use crate::http::BearerTokens;
 use crate::runtime::tokio::Tokio;
@@ -31,6 +35,9 @@ use crate::{Builder, Manager};
 /// Runs the program with this process's arguments and environment.
 #[must_use]
 pub fn main() -> ExitCode {
+    if warden::is_asked_for() {
+        return warden::watch();
+    }
     match options::parse(std::env::args_os(), |name| std::env::var_os(name)) {
         Ok(settings) => start(settings),
         Err(Refusal::Asked(text)) => {
@@ -44,7 +51,7 @@ pub fn main() -> ExitCode {
 /// How long it takes to see that a killed child is gone.
 const MOMENT: Duration = Duration::from_secs(1);
 
-fn start(settings: Settings) -> ExitCode {
+fn start(mut settings: Settings) -> ExitCode {
     let tokens = match settings.bearer_tokens.as_deref().map(tokens::load).transpose() {
         Ok(tokens) => tokens,
         Err(line) => return wrong(&line),
@@ -59,7 +66,11 @@ fn start(settings: Settings) -> ExitCode {
         }
         tokens
     });
+    let warden = settings.child.as_mut().and_then(watched);
     let end = program::run(|runtime| run(runtime, settings, tokens, log));
+    if let Some(warden) = warden {
+        warden.end();
+    }
     drop(flush);
     match end {
         Ok(Ok(End::Drained)) => ExitCode::SUCCESS,
@@ -67,6 +78,29 @@ fn start(settings: Settings) -> ExitCode {
         Ok(Err(line)) => failed(&line),
         Err(error) => failed(&format!("can't start: {error}")),
     }
+}
+
+/// Children of this command end with us, whatever ends us. Not being able to rule that out is no reason not to serve.
+fn watched(child: &mut StdioConfig) -> Option<Arc<Warden>> {
+    match Warden::start() {
+        Ok(warden) => {
+            child.watcher = Some(Arc::clone(&warden) as _);
+            Some(warden)
+        }
+        Err(error) => {
+            tracing::warn!(%error, "no warden: if this program is killed, children may live on");
+            None
+        }
+    }
+}
+
+/// This program, also where its file has been replaced since.
+fn this_program() -> PathBuf {
+    let this = Path::new("/proc/self/exe");
+    if this.exists() {
+        return this.to_owned();
+    }
+    std::env::current_exe().unwrap_or_else(|_| std::env::args_os().next().unwrap_or_default().into())
 }
 
 fn wrong(line: &str) -> ExitCode {

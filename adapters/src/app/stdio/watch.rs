@@ -5,8 +5,7 @@
 /// Without one, a child whose session's process was killed is told by the end of its input alone, which it may ignore. The
 /// program `sessile` has one in a process of its own.
 ///
-/// Between the birth of a child and the call that tells of it lie some tens of microseconds, in which a watcher does not
-/// know of it.
+/// A child's number is known only once it is there: while it is being started, for a millisecond or so, no watcher knows of it.
 pub trait GroupWatcher: Send + Sync + 'static {
     /// A child has been started; its number is its group's. Called before anything is sent to it. Must not wait.
     fn born(&self, group: u32);

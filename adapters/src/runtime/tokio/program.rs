@@ -24,6 +24,22 @@ where
     Ok(output)
 }
 
+/// From now on SIGHUP, SIGINT and SIGTERM do nothing to this process, for as long as the value lives.
+///
+/// # Errors
+///
+/// If the system does not let us.
+#[cfg(unix)]
+pub(crate) fn deafen() -> io::Result<impl Sized> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let signals = {
+        let _guard = runtime.enter();
+        [SignalKind::hangup(), SignalKind::interrupt(), SignalKind::terminate()].map(signal)
+    };
+    Ok((signals, runtime))
+}
+
 /// The signals that ask a program to end: SIGINT and SIGTERM. From the first value on, the system's own reaction to them
 /// is off.
 #[derive(Debug)]
