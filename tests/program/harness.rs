@@ -37,6 +37,8 @@ pub(crate) struct Setup {
     options: Vec<String>,
     command: Vec<String>,
     deaf: bool,
+    /// What starts the program, if it isn't started directly.
+    launcher: Vec<String>,
 }
 
 impl Setup {
@@ -57,10 +59,16 @@ impl Setup {
         self
     }
 
+    /// The program is started by this.
+    pub(crate) fn under(mut self, launcher: &[&str]) -> Self {
+        self.launcher = strings(launcher);
+        self
+    }
+
     pub(crate) fn start(self) -> Program {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let mark = format!("{}-{}", id(), STARTED.fetch_add(1, Ordering::Relaxed));
-        let mut command = sessile();
+        let mut command = sessile_under(&self.launcher);
         if !self.options.iter().any(|option| option == "--listen") {
             command.args(["--listen", "127.0.0.1:0"]);
         }
@@ -90,7 +98,15 @@ impl Setup {
 
 /// The program, its pipes open, its environment free of settings.
 pub(crate) fn sessile() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sessile-under-test"));
+    sessile_under(&[])
+}
+
+fn sessile_under(launcher: &[String]) -> Command {
+    let program = env!("CARGO_BIN_EXE_sessile-under-test");
+    let mut command = Command::new(launcher.first().map_or(program, String::as_str));
+    if !launcher.is_empty() {
+        command.args(&launcher[1..]).arg(program);
+    }
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SESSILE_")) {
         command.env_remove(name);
     }

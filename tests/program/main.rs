@@ -20,6 +20,7 @@ mod http;
 mod lifetime;
 mod log;
 mod noise;
+mod process_one;
 mod session;
 mod shutdown;
 mod streams;

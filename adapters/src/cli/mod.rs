@@ -7,6 +7,7 @@
 //! Exit codes: 0 after a signal and an orderly end; 1 if it can't serve, or if a second signal stopped it; 2 for wrong
 //! options. Standard output carries one line, when the server is ready; the rest goes to standard error.
 
+mod init;
 mod log;
 mod options;
 mod run;
@@ -39,6 +40,7 @@ pub fn main() -> ExitCode {
         return warden::watch();
     }
     match options::parse(std::env::args_os(), |name| std::env::var_os(name)) {
+        Ok(_) if init::is_needed() => init::run().unwrap_or_else(|error| failed(&format!("can't start: {error}"))),
         Ok(settings) => start(settings),
         Err(Refusal::Asked(text)) => {
             say(io::stdout(), text.trim_end());
