@@ -1,6 +1,6 @@
 //! Every outcome that can be had without resumption stands in a row.
 
-use sessile_core::{Era, Outcome};
+use sessile_core::{Era, HeaderFault, Outcome};
 
 use crate::row::{Expected, Kind, all};
 
@@ -24,10 +24,10 @@ fn outcomes() -> Vec<Outcome> {
         Outcome::InboxFull { request: false },
         Outcome::InboxFull { request: true },
         Outcome::InitializeIncomplete,
-        Outcome::HeaderMismatch { name: "MCP-Protocol-Version".into(), why: "is missing" },
-        Outcome::HeaderMismatch { name: "Mcp-Method".into(), why: "does not say what the body says" },
-        Outcome::HeaderMismatch { name: "Mcp-Name".into(), why: "is not well encoded" },
-        Outcome::HeaderMismatch { name: "Mcp-Name".into(), why: "is given twice" },
+        Outcome::HeaderMismatch { name: "MCP-Protocol-Version".into(), fault: HeaderFault::Missing },
+        Outcome::HeaderMismatch { name: "Mcp-Method".into(), fault: HeaderFault::Differs },
+        Outcome::HeaderMismatch { name: "Mcp-Name".into(), fault: HeaderFault::Malformed },
+        Outcome::HeaderMismatch { name: "Mcp-Name".into(), fault: HeaderFault::Twice },
         Outcome::MetaMissing { key: "io.modelcontextprotocol/protocolVersion" },
         Outcome::MetaMissing { key: "io.modelcontextprotocol/clientCapabilities" },
         Outcome::MethodNotAllowed { era: Era::Legacy },
