@@ -21,6 +21,7 @@ LIMIT = 20  # seconds for one check
 ANSWER = "Ada Lovelace"  # what the client says when the server asks it something
 ROOT = "file:///srv/interop"
 VERSION = "2025-11-25"
+MODERN_VERSION = "2026-07-28"
 SESSION = "mcp-session-id"
 
 
@@ -350,24 +351,76 @@ async def run_session(report, profile, client, wire, inbox, connect, url, httpx)
         expect(not odd, "unexpected answers:", odd)
 
 
+async def run_modern(report, profile, client, wire, inbox):
+    """The checks of a server without sessions."""
+    with report.check("discover"):
+        first = wire.exchanges[0]
+        expect(first.message.get("method") == "server/discover", "the first request was", first.message)
+        expect(first.status == 200, "it was answered with", first.status, bytes(first.body))
+        expect(client.version == MODERN_VERSION, "spoken:", client.version)
+
+    with report.check("tools"):
+        missing = set(profile["tools"]) - set(await client.tools())
+        expect(not missing, "missing", sorted(missing))
+
+    with report.check("call"):
+        await call(client, profile["call"])
+
+    with report.check("large result"):
+        await call(client, profile["large"])
+
+    with report.check("progress"):
+        seen, step = [], profile["progress"]
+        await call(client, step, lambda: seen.append(1))
+        expect(len(seen) >= step["at_least"], len(seen), "progress notifications before the result")
+
+    with report.check("resources"):
+        uris = await client.resources()
+        expect(uris, "no resource is listed")
+        expect(await client.read(uris[0]), uris[0], "is empty")
+
+    with report.check("elicitation"):
+        step = profile["elicitation"]
+        await call(client, {**step, "contains": ANSWER})
+        inbox.accept = False
+        expect(ANSWER not in await call(client, step), "a declined elicitation was answered")
+        expect(inbox.asked.count("elicitation/create") == 2, "asked", inbox.asked)
+
+    with report.check("sampling"):
+        await call(client, {**profile["sampling"], "contains": ANSWER})
+
+    with report.check("nothing is kept"):
+        for _ in range(2):
+            await call(client, {"tool": "count", "arguments": {}, "equals": "1"})
+
+    with report.check("transport"):
+        expect(not inbox.errors, "the client reported", inbox.errors)
+        odd = [(e.method, e.message.get("method"), e.status) for e in wire.exchanges if e.status not in (200, 202)]
+        expect(not odd, "unexpected answers:", odd)
+        expect(not any(e.headers.get(SESSION) for e in wire.exchanges), "a session id came with an answer")
+
+
 async def run(connect, httpx, url, name, probes):
     """All checks of one client against one server; `probes` says whether the client tries the modern era first."""
     profile = json.loads(pathlib.Path(__file__).with_name("profiles.json").read_text())[name]
     report, wire, inbox = Report(), Wire(httpx), Inbox()
-    opened = False
+    opened, modern = False, probes and profile.get("modern")
     try:
         async with connect(url, wire, inbox) as client:
             opened = True
-            if probes:
-                with report.check("fallback"):
-                    first = wire.exchanges[0]
-                    expect(first.message.get("method") == "server/discover", "the first request was", first.message)
-                    expect(first.status == 400, "the probe was answered with", first.status, bytes(first.body))
-                    expect(json.loads(first.body)["error"]["code"] == -32600, "the probe:", bytes(first.body))
-            await run_session(report, profile, client, wire, inbox, connect, url, httpx)
+            if modern:
+                await run_modern(report, profile, client, wire, inbox)
+            else:
+                if probes:
+                    with report.check("fallback"):
+                        first = wire.exchanges[0]
+                        expect(first.message.get("method") == "server/discover", "the first request was", first.message)
+                        expect(first.status == 400, "the probe was answered with", first.status, bytes(first.body))
+                        expect(json.loads(first.body)["error"]["code"] == -32600, "the probe:", bytes(first.body))
+                await run_session(report, profile, client, wire, inbox, connect, url, httpx)
     except Exception as error:
         report.fail("session" if opened else "initialize", describe(error))
-    if opened:
+    if opened and not modern:
         with report.check("DELETE"):
             ended = wire.find("DELETE")
             expect(ended and ended[-1].status in (200, 204), "DELETE:", [e.status for e in ended])
