@@ -76,7 +76,8 @@ pub struct Request {
 pub struct Modern {
     /// Whether `params._meta["io.modelcontextprotocol/clientCapabilities"]` is an object.
     pub has_capabilities: bool,
-    /// What the header `Mcp-Name` has to repeat: `params.name` of `tools/call` and `prompts/get`, `params.uri` of `resources/read`.
+    /// What the header `Mcp-Name` has to repeat: `params.name` of `tools/call` and `prompts/get`, `params.uri` of `resources/read`,
+    /// `params.taskId` of the requests of the tasks extension (SEP-2663).
     /// `None` if it is no string there.
     pub name: Option<Box<str>>,
     /// `params._meta["io.modelcontextprotocol/protocolVersion"]`, which marks the era; its text, or its JSON where it

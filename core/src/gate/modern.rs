@@ -112,7 +112,11 @@ fn method_agrees(asked: &Asked<'_>) -> Result<(), Outcome> {
 }
 
 fn name_agrees(asked: &Asked<'_>) -> Result<(), Outcome> {
-    if !matches!(&*asked.request.method, "prompts/get" | "resources/read" | "tools/call") {
+    let repeats = matches!(
+        &*asked.request.method,
+        "prompts/get" | "resources/read" | "tasks/cancel" | "tasks/get" | "tasks/update" | "tools/call"
+    );
+    if !repeats {
         return Ok(());
     }
     let name = asked.modern.and_then(|modern| modern.name.as_deref());

@@ -23,6 +23,7 @@ pub(super) struct Params<'a> {
     pub(super) progress_token: Option<&'a RawValue>,
     protocol_version: Option<&'a RawValue>,
     pub(super) request_id: Option<&'a RawValue>,
+    task_id: Option<&'a RawValue>,
     uri: Option<&'a RawValue>,
 }
 
@@ -51,6 +52,7 @@ impl Params<'_> {
         let name = match method {
             "prompts/get" | "tools/call" => self.name,
             "resources/read" => self.uri,
+            "tasks/cancel" | "tasks/get" | "tasks/update" => self.task_id,
             _ => None,
         };
         Some(Box::new(Modern {
@@ -131,6 +133,7 @@ pub(super) fn params<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Param
                     "progressToken" => take(&mut seen.progress_token, &mut map)?,
                     "protocolVersion" => take(&mut seen.protocol_version, &mut map)?,
                     "requestId" => take(&mut seen.request_id, &mut map)?,
+                    "taskId" => take(&mut seen.task_id, &mut map)?,
                     "uri" => take(&mut seen.uri, &mut map)?,
                     _ => {
                         map.next_value::<IgnoredAny>()?;

@@ -86,6 +86,7 @@ fn a_good_request_needs_no_session_and_heeds_none() {
             ("tools/call", r#""name":"echo","#, Some("echo")),
             ("prompts/get", r#""name":"greet","#, Some("greet")),
             ("resources/read", r#""uri":"file:///a","name":"x","#, Some("file:///a")),
+            ("tasks/get", r#""taskId":"t-1","name":"x","#, Some("t-1")),
             ("subscriptions/listen", "", None),
             // The app knows better which methods there are.
             ("no/such", "", None),
