@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use super::{Counters, GroupWatcher};
+use super::GroupWatcher;
+use super::launch::Counters;
 use crate::runtime::{Child, GroupSignal, Processes};
 
 /// Kills the group and reaps the leader when it is dropped.

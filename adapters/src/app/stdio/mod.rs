@@ -8,6 +8,7 @@ compile_error!("the feature `stdio` needs process groups and signals, which only
 
 mod config;
 mod guard;
+mod launch;
 mod pump;
 mod splitter;
 mod stderr;
@@ -17,23 +18,18 @@ mod stdout;
 mod tests;
 mod watch;
 
-use std::io;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use sessile_core::{Fingerprint, Message};
 
 pub use self::config::StdioConfig;
-use self::guard::Guard;
-use self::pump::{End, Inbox, Outbox, Pump};
-use self::stderr::Stderr;
-use self::stdin::Stdin;
-use self::stdout::{Silence, Stdout};
+use self::launch::{Client, Launcher};
+use self::pump::{Inbox, Outbox};
 pub use self::watch::GroupWatcher;
 use super::{App, AppError, AppLink, Receiver, Sender};
-use crate::runtime::{Processes, Started};
+use crate::runtime::Processes;
 
 /// How many reads of one pipe are made before the others have their turn.
 const BUDGET: usize = 16;
@@ -50,9 +46,7 @@ const BUDGET: usize = 16;
 /// Lines that are no messages are skipped.
 #[derive(Debug)]
 pub struct Stdio<R> {
-    config: StdioConfig,
-    runtime: R,
-    counters: Arc<Counters>,
+    launcher: Launcher<R>,
 }
 
 /// What [`Stdio::stats`] tells.
@@ -65,71 +59,26 @@ pub struct StdioStats {
     pub skipped_lines: u64,
 }
 
-#[derive(Debug, Default)]
-struct Counters {
-    children: AtomicUsize,
-    skipped_lines: AtomicU64,
-}
-
 impl<R: Processes> Stdio<R> {
     /// Runs `config`'s command for each session, on `runtime`.
     #[must_use]
     pub fn new(config: StdioConfig, runtime: R) -> Self {
-        Self { config, runtime, counters: Arc::default() }
+        Self { launcher: Launcher { config: Arc::new(config), runtime, counters: Arc::default() } }
     }
 
     /// The numbers of now.
     #[must_use]
     pub fn stats(&self) -> StdioStats {
+        let counters = &self.launcher.counters;
         StdioStats {
-            children: self.counters.children.load(Ordering::Relaxed),
-            skipped_lines: self.counters.skipped_lines.load(Ordering::Relaxed),
+            children: counters.children.load(Ordering::Relaxed),
+            skipped_lines: counters.skipped_lines.load(Ordering::Relaxed),
         }
     }
 
-    async fn serve(&self, session: Fingerprint, mut inbox: impl Inbox, outbox: impl Outbox) -> Result<(), AppError> {
-        let Started { child, stdin, stdout, stderr } =
-            self.runtime.start(self.config.command()).map_err(|error| AppError::Start(self.config.describe(&error)))?;
-        let guard = Guard::new(self.runtime.clone(), child, Arc::clone(&self.counters), self.config.watcher.clone());
-        tracing::debug!(target: "sessile::child", %session, pid = guard.id(), "started");
-        let mut pump = Pump {
-            runtime: self.runtime.clone(),
-            guard,
-            stdin: Stdin::new(stdin),
-            stdout: Stdout::new(stdout, self.config.max_line, session, outbox, Arc::clone(&self.counters)),
-            stderr: Stderr::new(stderr, session),
-        };
-        let end = pump.serve(&mut inbox).await;
-        let told = match end {
-            End::Exited => false,
-            End::Deaf(_) | End::Lost(_) | End::SessionEnded | End::Silent(_) => {
-                let silent = matches!(end, End::Silent(_));
-                pump.stop(silent, self.config.stop_grace, self.config.kill_grace).await
-            }
-        };
-        let status = pump.conclude();
-        let result = self.result(end, told, &status);
-        report(session, &pump, &result, &status);
-        result
-    }
-
-    fn result(&self, end: End, told: bool, status: &io::Result<ExitStatus>) -> Result<(), AppError> {
-        let by_itself = || match status {
-            Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(AppError::Exited(describe(*status))),
-            Err(error) => Err(AppError::Exited(format!("exit status unknown: {error}"))),
-        };
-        match end {
-            End::SessionEnded => Ok(()),
-            End::Silent(Silence::TooLong) => {
-                Err(AppError::Other(format!("a line of more than {} bytes", self.config.max_line).into()))
-            }
-            End::Silent(Silence::Failed(error)) | End::Lost(error) => Err(AppError::Io(error)),
-            // A child that exits closes its pipes first, which may be seen before the exit is.
-            End::Silent(Silence::Closed) if told => Err(AppError::Exited("standard output closed".into())),
-            End::Deaf(error) if told => Err(AppError::Exited(format!("standard input closed: {error}"))),
-            End::Silent(Silence::Closed) | End::Deaf(_) | End::Exited => by_itself(),
-        }
+    async fn serve(&self, session: Fingerprint, inbox: impl Inbox, outbox: impl Outbox) -> Result<(), AppError> {
+        let child = self.launcher.start(Client::Session(session))?;
+        self.launcher.converse(child, inbox, outbox).await
     }
 }
 
@@ -141,8 +90,8 @@ impl<R: Processes> App for Stdio<R> {
 }
 
 impl Inbox for Receiver {
-    async fn recv(&mut self) -> Option<Message> {
-        Self::recv(self).await.map(|inbound| inbound.message)
+    async fn recv(&mut self) -> Option<Bytes> {
+        Self::recv(self).await.map(|inbound| inbound.message.into_raw())
     }
 
     async fn ended(&mut self) {
@@ -158,30 +107,5 @@ impl Outbox for Sender {
 
     fn end(&mut self) {
         self.end_session();
-    }
-}
-
-fn report<R: Processes, O: Outbox>(
-    session: Fingerprint,
-    pump: &Pump<R, O>,
-    result: &Result<(), AppError>,
-    status: &io::Result<ExitStatus>,
-) {
-    let status = status.as_ref().map_or_else(ToString::to_string, |status| describe(*status));
-    let skipped = pump.stdout.skipped();
-    match result {
-        Ok(()) => tracing::debug!(target: "sessile::child", %session, status, skipped, "ended"),
-        Err(error) => {
-            let stderr = pump.stderr.tail();
-            tracing::warn!(target: "sessile::child", %session, %error, status, skipped, %stderr, "failed");
-        }
-    }
-}
-
-fn describe(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit status {code}"),
-        (None, Some(signal)) => format!("signal {signal}"),
-        (None, None) => status.to_string(),
     }
 }

@@ -17,6 +17,7 @@ use std::process::ExitStatus;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use sessile_core::Message;
 
 use super::guard::Guard;
@@ -33,13 +34,13 @@ const EXIT_WAIT: Duration = Duration::from_millis(100);
 /// How much is read, of each pipe, once the child has exited: more than a pipe holds, unless root has seen to it.
 const LEFTOVER: usize = 1024 * 1024;
 
-type Reader<R> = <<R as Processes>::Child as Child>::Reader;
-type Writer<R> = <<R as Processes>::Child as Child>::Writer;
+pub(super) type Reader<R> = <<R as Processes>::Child as Child>::Reader;
+pub(super) type Writer<R> = <<R as Processes>::Child as Child>::Writer;
 
 /// The client's messages, from the session.
 pub(super) trait Inbox: Send {
     /// Waits for the next message; `None`: the session has ended. Cancel-safe.
-    fn recv(&mut self) -> impl Future<Output = Option<Message>> + Send;
+    fn recv(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
 
     /// Waits for the end of the session alone. Cancel-safe.
     fn ended(&mut self) -> impl Future<Output = ()> + Send;
@@ -80,7 +81,7 @@ pub(super) enum End {
 enum Step {
     End(End),
     Flushed,
-    Inbox(Option<Message>),
+    Inbox(Option<Bytes>),
 }
 
 impl<R: Processes, O: Outbox> Pump<R, O> {
@@ -111,7 +112,7 @@ impl<R: Processes, O: Outbox> Pump<R, O> {
             match step.await {
                 Step::End(end) => return end,
                 Step::Flushed => {}
-                Step::Inbox(Some(message)) => self.stdin.push(message.raw()),
+                Step::Inbox(Some(message)) => self.stdin.push(&message),
                 Step::Inbox(None) => return End::SessionEnded,
             }
         }

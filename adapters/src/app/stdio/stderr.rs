@@ -10,9 +10,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use memchr::memchr;
-use sessile_core::{Fingerprint, Timestamp};
+use sessile_core::Timestamp;
 
 use super::BUDGET;
+use super::launch::Client;
 use crate::runtime::{Read, Runtime};
 
 const READ: usize = 4 * 1024;
@@ -28,14 +29,14 @@ const LINES_PER_SECOND: u32 = 100;
 pub(super) struct Stderr<Rd> {
     /// `None`: at its end.
     reader: Option<Rd>,
-    session: Fingerprint,
+    session: Client,
     line: Vec<u8>,
     tail: Tail,
     rate: Rate,
 }
 
 impl<Rd: Read> Stderr<Rd> {
-    pub(super) fn new(reader: Rd, session: Fingerprint) -> Self {
+    pub(super) fn new(reader: Rd, session: Client) -> Self {
         Self {
             reader: Some(reader),
             session,

@@ -10,13 +10,14 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use sessile_core::{Fingerprint, Message, MessageError};
+use sessile_core::{Message, MessageError};
 
+use super::BUDGET;
+use super::launch::{Client, Counters};
 use super::pump::Outbox;
 use super::splitter::{Splitter, TooLong};
 use super::stderr::Rate;
 use super::stdin::Stdin;
-use super::{BUDGET, Counters};
 use crate::runtime::{Read, Runtime, Write};
 
 const SKIPS_PER_SECOND: u32 = 5;
@@ -41,13 +42,7 @@ pub(super) enum Silence {
 }
 
 impl<Rd: Read, O: Outbox> Stdout<Rd, O> {
-    pub(super) const fn new(
-        reader: Rd,
-        max_line: usize,
-        session: Fingerprint,
-        outbox: O,
-        counters: Arc<Counters>,
-    ) -> Self {
+    pub(super) const fn new(reader: Rd, max_line: usize, session: Client, outbox: O, counters: Arc<Counters>) -> Self {
         Self {
             reader: Some(reader),
             splitter: Splitter::new(max_line),
@@ -158,7 +153,7 @@ impl<Rd: Read, O: Outbox> Stdout<Rd, O> {
 #[derive(Debug)]
 struct Sink<O> {
     outbox: O,
-    session: Fingerprint,
+    session: Client,
     counters: Arc<Counters>,
     skipped: u64,
     rate: Rate,

@@ -16,10 +16,11 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::config::PASSED;
+use super::launch::{Client, Counters};
 use super::pump::{Inbox, Outbox};
 use super::stdin::Stdin;
 use super::stdout::Stdout;
-use super::{Counters, Stdio, StdioConfig};
+use super::{Stdio, StdioConfig};
 use crate::app::{AppError, Tasks};
 use crate::runtime::tokio::Tokio;
 use crate::runtime::{Read, Write};
@@ -75,8 +76,9 @@ impl Link {
 }
 
 impl Inbox for Link {
-    async fn recv(&mut self) -> Option<Message> {
-        self.poll(|state| if state.ended { Some(None) } else { state.inbox.pop_front().map(Some) }).await
+    async fn recv(&mut self) -> Option<Bytes> {
+        let next = |state: &mut State| state.inbox.pop_front().map(|message| Some(message.into_raw()));
+        self.poll(|state| if state.ended { Some(None) } else { next(state) }).await
     }
 
     async fn ended(&mut self) {
@@ -378,14 +380,19 @@ fn what_is_still_in_the_pipe_at_the_exit_is_read() {
         let pipe = Unheard(
             [&b"{\"jsonrpc\":\"2.0\",\"met"[..], b"hod\":\"a\"}\n{\"jsonrpc\":\"2.0\",\"method\":\"b\"}"].into(),
         );
-        let mut stdout = Stdout::new(pipe, 1_000, fingerprint(), link.clone(), Arc::default());
+        let mut stdout = Stdout::new(pipe, 1_000, Client::Session(fingerprint()), link.clone(), Arc::default());
         stdout.finish(&Tokio::current(), &mut Stdin::new(Unheard(VecDeque::new())), 1_000);
         let methods: Vec<_> = link.lock().sent.iter().map(|message| message.method().map(str::to_owned)).collect();
         assert_eq!(methods, [Some("a".to_owned()), Some("b".to_owned())]);
 
         // Somebody who has left the group may go on writing for ever.
-        let mut stdout =
-            Stdout::new(Unheard([&b"0123456789"[..]; 50].into()), 1_000, fingerprint(), link, Arc::default());
+        let mut stdout = Stdout::new(
+            Unheard([&b"0123456789"[..]; 50].into()),
+            1_000,
+            Client::Session(fingerprint()),
+            link,
+            Arc::default(),
+        );
         stdout.finish(&Tokio::current(), &mut Stdin::new(Unheard(VecDeque::new())), 100);
         assert_eq!(stdout.skipped(), 1);
     });
@@ -600,7 +607,7 @@ fn a_session_over_http_is_a_child() {
     // R191, R195.
     let serve = |config: StdioConfig| {
         let stdio = Stdio::new(config, Tokio::current());
-        let counters = Arc::clone(&stdio.counters);
+        let counters = Arc::clone(&stdio.launcher.counters);
         let manager = Builder::new(Tokio::current()).app(stdio).build().expect("a good configuration");
         manager.start().expect("the first time");
         (manager, counters)
