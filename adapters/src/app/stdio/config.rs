@@ -38,6 +38,11 @@ pub struct StdioConfig {
     pub kill_grace: Duration,
     /// The longest line that a child may write, in bytes; a longer one ends its session. Default: 64 MiB.
     pub max_line: usize,
+    /// How many children may serve modern requests (2026-07-28), which share one child for each principal. At the limit
+    /// the longest idle one gives way; if none is idle, requests of further principals get an error. Default: 100.
+    pub modern_children: usize,
+    /// How long such a child may be without a request before it is stopped. Default: 5 min.
+    pub modern_idle: Duration,
     /// Who is told of the child's birth and of its end. Default: nobody.
     pub watcher: Option<Arc<dyn GroupWatcher>>,
 }
@@ -55,6 +60,8 @@ impl StdioConfig {
             stop_grace: Duration::from_secs(2),
             kill_grace: Duration::from_secs(5),
             max_line: 64 * 1024 * 1024,
+            modern_children: 100,
+            modern_idle: Duration::from_secs(5 * 60),
             watcher: None,
         }
     }
@@ -100,6 +107,8 @@ impl fmt::Debug for StdioConfig {
             .field("stop_grace", &self.stop_grace)
             .field("kill_grace", &self.kill_grace)
             .field("max_line", &self.max_line)
+            .field("modern_children", &self.modern_children)
+            .field("modern_idle", &self.modern_idle)
             .field("watcher", &self.watcher.is_some())
             .finish()
     }

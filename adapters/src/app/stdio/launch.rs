@@ -32,6 +32,9 @@ pub(super) struct Launcher<R> {
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) children: AtomicUsize,
+    pub(super) notes_dropped: AtomicU64,
+    pub(super) requests_refused: AtomicU64,
+    pub(super) responses_unmatched: AtomicU64,
     pub(super) skipped_lines: AtomicU64,
 }
 
@@ -39,12 +42,15 @@ pub(super) struct Counters {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Client {
     Session(Fingerprint),
+    /// The modern requests of one principal.
+    Shared,
 }
 
 impl fmt::Display for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Session(session) => session.fmt(f),
+            Self::Shared => f.write_str("shared"),
         }
     }
 }
@@ -128,7 +134,7 @@ fn report<R: Processes, O: Outbox>(
     let skipped = pump.stdout.skipped();
     match (result, session) {
         (Ok(()), _) => tracing::debug!(target: "sessile::child", %session, status, skipped, "ended"),
-        (Err(error), Client::Session(_)) => {
+        (Err(error), Client::Session(_) | Client::Shared) => {
             let stderr = pump.stderr.tail();
             tracing::warn!(target: "sessile::child", %session, %error, status, skipped, %stderr, "failed");
         }

@@ -1,19 +1,27 @@
-//! A child process that speaks MCP over its standard streams, one per session.
+//! Child processes that speak MCP over their standard streams: one for each session, one for the modern requests of each
+//! principal.
 //!
-//! Owns the child from its start to its reaping, and the translation between lines and messages. Does not own the
-//! session, its bounds or its errors: returning ends the session.
+//! Owns the children from their start to their reaping, and the translation between lines and messages. Does not own the
+//! sessions, their bounds or their errors: returning ends a session.
 
 #[cfg(not(unix))]
 compile_error!("the feature `stdio` needs process groups and signals, which only unix has");
 
+mod calls;
 mod config;
 mod guard;
 mod launch;
+#[cfg(all(test, feature = "tokio"))]
+mod modern_tests;
+mod pool;
 mod pump;
+mod rewrite;
+mod shared;
 mod splitter;
 mod stderr;
 mod stdin;
 mod stdout;
+mod tasks;
 #[cfg(all(test, feature = "tokio"))]
 mod tests;
 mod watch;
@@ -22,13 +30,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use sessile_core::session::Kind;
 use sessile_core::{Fingerprint, Message};
 
+use self::calls::Deliver;
 pub use self::config::StdioConfig;
-use self::launch::{Client, Launcher};
+use self::launch::{Client, Counters, Launcher};
+use self::pool::Pool;
 use self::pump::{Inbox, Outbox};
+use self::tasks::Tasks;
 pub use self::watch::GroupWatcher;
-use super::{App, AppError, AppLink, Receiver, Sender};
+use super::{App, AppError, AppLink, Inbound, Receiver, Sender};
+use crate::principal::Principal;
 use crate::runtime::Processes;
 
 /// How many reads of one pipe are made before the others have their turn.
@@ -44,9 +57,25 @@ const BUDGET: usize = 16;
 /// A child that closes its standard output or input, or writes a line beyond [`StdioConfig::max_line`], can't be talked
 /// to any more: it is ended as well, and so is its session, which does not wait for that unless the child can still speak.
 /// Lines that are no messages are skipped.
-#[derive(Debug)]
+///
+/// Requests of the modern era (2026-07-28) belong to no session. Those of one principal share a child, which starts with
+/// the first of them and ends when there has been none for [`StdioConfig::modern_idle`]. The child sees ids, progress tokens
+/// and subscriptions under names of ours, so that clients can't meet; whatever it says without naming a request is given to a
+/// client only if it can be about no other request, also none that was cancelled and not answered. Nothing else of a message
+/// is touched. A child that ends takes its requests with it, and the next request starts another.
+///
+/// Cheap to clone; all clones are the same. When the last one is dropped, the children that no session owns are ended.
+#[derive(Clone, Debug)]
 pub struct Stdio<R> {
+    inner: Arc<Inner<R>>,
+}
+
+#[derive(Debug)]
+struct Inner<R> {
     launcher: Launcher<R>,
+    pool: Arc<Pool>,
+    /// What pumps the children that no session owns.
+    tasks: Arc<Tasks>,
 }
 
 /// What [`Stdio::stats`] tells.
@@ -55,37 +84,84 @@ pub struct Stdio<R> {
 pub struct StdioStats {
     /// How many children there are now: started and not yet reaped.
     pub children: usize,
+    /// How many notes of shared children were dropped, since they named no request in flight.
+    pub notes_dropped: u64,
+    /// How many requests of shared children were refused: there are none in that era.
+    pub requests_refused: u64,
+    /// How many responses of shared children answered nothing, or a request that was cancelled.
+    pub responses_unmatched: u64,
     /// How many lines were no messages, over all children.
     pub skipped_lines: u64,
+}
+
+impl<R> Drop for Inner<R> {
+    fn drop(&mut self) {
+        self.pool.close();
+    }
 }
 
 impl<R: Processes> Stdio<R> {
     /// Runs `config`'s command for each session, on `runtime`.
     #[must_use]
     pub fn new(config: StdioConfig, runtime: R) -> Self {
-        Self { launcher: Launcher { config: Arc::new(config), runtime, counters: Arc::default() } }
+        let launcher = Launcher { config: Arc::new(config), runtime, counters: Arc::default() };
+        let inner = Inner { launcher, pool: Arc::default(), tasks: Arc::default() };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Stops the children that no session owns, and waits until they are gone. New modern requests get an error.
+    pub async fn shutdown(&self) {
+        self.inner.pool.close();
+        self.inner.tasks.none().await;
     }
 
     /// The numbers of now.
     #[must_use]
     pub fn stats(&self) -> StdioStats {
-        let counters = &self.launcher.counters;
+        let Counters { children, notes_dropped, requests_refused, responses_unmatched, skipped_lines } =
+            &*self.inner.launcher.counters;
         StdioStats {
-            children: counters.children.load(Ordering::Relaxed),
-            skipped_lines: counters.skipped_lines.load(Ordering::Relaxed),
+            children: children.load(Ordering::Relaxed),
+            notes_dropped: notes_dropped.load(Ordering::Relaxed),
+            requests_refused: requests_refused.load(Ordering::Relaxed),
+            responses_unmatched: responses_unmatched.load(Ordering::Relaxed),
+            skipped_lines: skipped_lines.load(Ordering::Relaxed),
         }
     }
 
     async fn serve(&self, session: Fingerprint, inbox: impl Inbox, outbox: impl Outbox) -> Result<(), AppError> {
-        let child = self.launcher.start(Client::Session(session))?;
-        self.launcher.converse(child, inbox, outbox).await
+        let launcher = &self.inner.launcher;
+        let child = launcher.start(Client::Session(session))?;
+        launcher.converse(child, inbox, outbox).await
+    }
+
+    async fn serve_modern(
+        &self,
+        principal: &Principal,
+        message: &Message,
+        deliver: Deliver,
+        mut client: impl Inbox,
+    ) -> Result<(), AppError> {
+        let Inner { launcher, pool, tasks, .. } = &*self.inner;
+        pool.serve(launcher, tasks, principal, message, &deliver, &mut client).await
     }
 }
 
 impl<R: Processes> App for Stdio<R> {
     async fn run(&self, link: AppLink) -> Result<(), AppError> {
-        let (receiver, sender) = link.split();
-        self.serve(sender.session().fingerprint(), receiver, sender).await
+        let (mut receiver, sender) = link.split();
+        let name = sender.session().fingerprint();
+        let kind = sender.session().kind();
+        if kind != Kind::Modern {
+            return self.serve(name, receiver, sender).await;
+        }
+        let Some(Inbound { message, .. }) = receiver.recv().await else { return Ok(()) };
+        let principal = sender.session().principal().clone();
+        let deliver = Arc::new(move |message| {
+            // Fails only once the client has gone.
+            let _ = sender.send(message);
+        });
+        self.serve_modern(&principal, &message, deliver, receiver).await
     }
 }
 

@@ -27,11 +27,11 @@ use crate::runtime::{Read, Write};
 use crate::{Builder, Manager};
 
 /// No condition of these tests takes that long, unless it never comes.
-const LONG: Duration = Duration::from_secs(20);
+pub(super) const LONG: Duration = Duration::from_secs(20);
 /// A server that sends back what it gets.
 const ECHO: &str = r#"while IFS= read -r line; do printf '%s\n' "$line"; done"#;
 
-fn block_on(test: impl Future<Output = ()>) {
+pub(super) fn block_on(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { timeout(LONG * 2, test).await.expect("the test takes too long") });
 }
@@ -40,7 +40,7 @@ fn fingerprint() -> Fingerprint {
     FingerprintKey::from_bytes([1; 16]).fingerprint(&SessionId::from_bytes([2; 16]))
 }
 
-fn sh(script: &str) -> StdioConfig {
+pub(super) fn sh(script: &str) -> StdioConfig {
     let mut config = StdioConfig::new("/bin/sh");
     config.args = vec!["-c".into(), script.into()];
     config.stop_grace = Duration::from_millis(200);
@@ -50,7 +50,7 @@ fn sh(script: &str) -> StdioConfig {
 
 /// The session's side of the link.
 #[derive(Clone, Default)]
-struct Link(Arc<Mutex<State>>);
+pub(super) struct Link(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -72,6 +72,24 @@ impl Link {
             ready(&mut state).map_or(Poll::Pending, Poll::Ready)
         })
         .await
+    }
+}
+
+impl Link {
+    pub(super) fn end(&self) {
+        self.change(|state| state.ended = true);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.lock();
+        change(&mut state);
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+    }
+
+    pub(super) fn said(&self) -> Vec<String> {
+        self.lock().sent.iter().map(|message| String::from_utf8(message.raw().to_vec()).expect("UTF-8")).collect()
     }
 }
 
@@ -112,25 +130,17 @@ impl Session {
     }
 
     fn tell(&self, message: &str) {
-        self.change(|state| {
+        self.link.change(|state| {
             state.inbox.push_back(Message::parse(Bytes::from(message.to_owned())).expect("a message"));
         });
     }
 
     fn end(&self) {
-        self.change(|state| state.ended = true);
-    }
-
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        let mut state = self.link.lock();
-        change(&mut state);
-        if let Some(waker) = state.waker.take() {
-            waker.wake();
-        }
+        self.link.end();
     }
 
     fn said(&self) -> Vec<String> {
-        self.link.lock().sent.iter().map(|message| String::from_utf8(message.raw().to_vec()).expect("UTF-8")).collect()
+        self.link.said()
     }
 
     /// What the child has said, once it has said so much.
@@ -155,7 +165,7 @@ impl Session {
     }
 }
 
-async fn until(condition: impl Fn() -> bool) {
+pub(super) async fn until(condition: impl Fn() -> bool) {
     let wait = async {
         while !condition() {
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -607,7 +617,7 @@ fn a_session_over_http_is_a_child() {
     // R191, R195.
     let serve = |config: StdioConfig| {
         let stdio = Stdio::new(config, Tokio::current());
-        let counters = Arc::clone(&stdio.launcher.counters);
+        let counters = Arc::clone(&stdio.inner.launcher.counters);
         let manager = Builder::new(Tokio::current()).app(stdio).build().expect("a good configuration");
         manager.start().expect("the first time");
         (manager, counters)

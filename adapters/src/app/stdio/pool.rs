@@ -1,0 +1,244 @@
+//! The shared children: one for the modern requests of each principal.
+//!
+//! Owns when one is started and when it is not: there are at most so many, and a command that keeps failing is left
+//! alone for a while. A child is started by a request and by nothing else, so an ended one comes back only if somebody
+//! wants it.
+
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Poll;
+use std::time::Duration;
+
+use sessile_core::{Message, Timestamp};
+
+use super::calls::Deliver;
+use super::launch::{Client, Launched, Launcher};
+use super::pump::Inbox;
+use super::shared::{Closed, Shared, SharedInbox, SharedOutbox};
+use super::tasks::Tasks;
+use crate::app::AppError;
+use crate::principal::Principal;
+use crate::runtime::Processes;
+
+/// How many failures in a row are taken for bad luck.
+const FAILURES: u32 = 3;
+/// How long a command is left alone after that; twice as long after each further failure.
+const PAUSE: Duration = Duration::from_secs(5);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+
+/// The shared children of one command.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    slots: Mutex<Slots>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    closed: bool,
+    of: HashMap<Principal, Slot>,
+}
+
+/// What there is for one principal.
+#[derive(Debug, Default)]
+struct Slot {
+    child: Option<Arc<Shared>>,
+    /// How many children in a row were of no use, and why the last one was.
+    failures: u32,
+    why: String,
+    not_before: Timestamp,
+}
+
+impl Pool {
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves one request on the child of its principal, until it is answered or its client has gone, which `client`
+    /// tells.
+    pub(super) async fn serve<R: Processes>(
+        self: &Arc<Self>,
+        launcher: &Launcher<R>,
+        tasks: &Arc<Tasks>,
+        principal: &Principal,
+        message: &Message,
+        deliver: &Deliver,
+        client: &mut impl Inbox,
+    ) -> Result<(), AppError> {
+        if message.as_request().is_none() {
+            return Ok(());
+        }
+        loop {
+            let child = self.child(launcher, tasks, principal)?;
+            let entered = or_gone(child.enter(&launcher.runtime, message, deliver), client).await;
+            let ticket = match entered {
+                Some(Ok(ticket)) => ticket,
+                // It has ended in between. If the next one does so too, that counts as a failure.
+                Some(Err(Closed)) => continue,
+                None => return Ok(()),
+            };
+            return match or_gone(ticket.answered(), client).await {
+                Some(Err(why)) => Err(AppError::Exited((*why).to_owned())),
+                Some(Ok(())) | None => Ok(()),
+            };
+        }
+    }
+
+    /// Stops all children and starts no more.
+    pub(super) fn close(&self) {
+        let mut slots = self.lock();
+        slots.closed = true;
+        let children: Vec<_> = slots.of.drain().filter_map(|(_, slot)| slot.child).collect();
+        drop(slots);
+        children.iter().for_each(|child| child.close());
+    }
+
+    fn child<R: Processes>(
+        self: &Arc<Self>,
+        launcher: &Launcher<R>,
+        tasks: &Arc<Tasks>,
+        principal: &Principal,
+    ) -> Result<Arc<Shared>, AppError> {
+        let now = launcher.runtime.now();
+        let mut slots = self.lock();
+        if slots.closed {
+            return Err(AppError::Other("shutting down".into()));
+        }
+        if let Some(slot) = slots.of.get(principal) {
+            if let Some(child) = slot.child.as_ref().filter(|child| child.is_open()) {
+                return Ok(Arc::clone(child));
+            }
+            slot.check(now)?;
+        }
+        slots.make_room(now, launcher.config.modern_children)?;
+        let slot = slots.of.entry(principal.clone()).or_default();
+        let launched = match launcher.start(Client::Shared) {
+            Ok(launched) => launched,
+            Err(error) => {
+                slot.failed(now, error.to_string());
+                return Err(error);
+            }
+        };
+        let shared = Shared::new(Arc::clone(&launcher.counters), now);
+        slot.child = Some(Arc::clone(&shared));
+        // A runtime that has stopped drops the task at once, which needs the lock.
+        drop(slots);
+        self.pump(launcher, tasks, principal, Arc::clone(&shared), launched);
+        Ok(shared)
+    }
+
+    fn pump<R: Processes>(
+        self: &Arc<Self>,
+        launcher: &Launcher<R>,
+        tasks: &Arc<Tasks>,
+        principal: &Principal,
+        shared: Arc<Shared>,
+        launched: Launched<R>,
+    ) {
+        let launcher = launcher.clone();
+        let running = tasks.begin();
+        let mut end = End {
+            pool: Arc::downgrade(self),
+            launcher: launcher.clone(),
+            principal: principal.clone(),
+            shared: Arc::clone(&shared),
+            why: "its task was dropped".into(),
+        };
+        launcher.runtime.clone().spawn(async move {
+            let inbox = SharedInbox::new(Arc::clone(&shared), launcher.runtime.clone(), launcher.config.modern_idle);
+            end.why = match launcher.converse(launched, inbox, SharedOutbox(Arc::clone(&shared))).await {
+                Ok(()) if shared.was_stopped() => "it was stopped".into(),
+                Ok(()) => "exit status 0".into(),
+                Err(AppError::Exited(why)) => why,
+                Err(error) => error.to_string(),
+            };
+            drop(end);
+            drop(running);
+        });
+    }
+
+    /// A child is gone.
+    fn ended(&self, now: Timestamp, principal: &Principal, shared: &Arc<Shared>, why: String) {
+        let mut slots = self.lock();
+        let Some(slot) = slots.of.get_mut(principal) else { return };
+        if slot.child.as_ref().is_some_and(|child| Arc::ptr_eq(child, shared)) {
+            slot.child = None;
+        }
+        if !shared.was_of_use() {
+            slot.failed(now, why);
+        } else if slot.child.is_none() {
+            slots.of.remove(principal);
+        }
+    }
+}
+
+impl Slots {
+    /// Sees to it that there may be one more child: the longest idle one gives way.
+    fn make_room(&mut self, now: Timestamp, max: usize) -> Result<(), AppError> {
+        let over = |slot: &Slot| slot.child.is_none() && now > slot.not_before.saturating_add(MAX_PAUSE);
+        self.of.retain(|_, slot| !over(slot));
+        let open = || self.of.values().filter_map(|slot| slot.child.as_ref()).filter(|child| child.is_open());
+        if open().count() < max {
+            return Ok(());
+        }
+        let idle = open().filter_map(|child| Some((child.idle_since()?, child))).min_by_key(|(since, _)| *since);
+        let (_, child) = idle.ok_or_else(|| AppError::Other("too many children are busy".into()))?;
+        child.close();
+        Ok(())
+    }
+}
+
+impl Slot {
+    fn check(&self, now: Timestamp) -> Result<(), AppError> {
+        if self.failures < FAILURES || now >= self.not_before {
+            return Ok(());
+        }
+        let left = self.not_before.saturating_since(now).as_secs() + 1;
+        let why =
+            format!("{} failures in a row, not tried again for {left} s; the last one: {}", self.failures, self.why);
+        Err(AppError::Start(io::Error::other(why)))
+    }
+
+    fn failed(&mut self, now: Timestamp, why: String) {
+        self.failures = self.failures.saturating_add(1);
+        self.why = why;
+        if let Some(further) = self.failures.checked_sub(FAILURES) {
+            let pause = PAUSE.saturating_mul(2_u32.saturating_pow(further)).min(MAX_PAUSE);
+            self.not_before = now.saturating_add(pause);
+        }
+    }
+}
+
+/// The end of a child's task, however it comes.
+struct End<R: Processes> {
+    pool: Weak<Pool>,
+    launcher: Launcher<R>,
+    principal: Principal,
+    shared: Arc<Shared>,
+    why: String,
+}
+
+impl<R: Processes> Drop for End<R> {
+    fn drop(&mut self) {
+        if let Some(pool) = self.pool.upgrade() {
+            let now = self.launcher.runtime.now();
+            pool.ended(now, &self.principal, &self.shared, self.why.clone());
+        }
+        // Last, so that who asks again finds that it is gone.
+        self.shared.end(&self.why);
+    }
+}
+
+/// `None`: the client has gone before that.
+async fn or_gone<T>(what: impl Future<Output = T>, client: &mut impl Inbox) -> Option<T> {
+    let (mut what, mut gone) = (pin!(what), pin!(client.ended()));
+    poll_fn(|cx| {
+        if let Poll::Ready(output) = what.as_mut().poll(cx) {
+            return Poll::Ready(Some(output));
+        }
+        gone.as_mut().poll(cx).map(|()| None)
+    })
+    .await
+}
