@@ -43,6 +43,8 @@ pub struct StdioConfig {
     pub modern_children: usize,
     /// How long such a child may be without a request before it is stopped. Default: 5 min.
     pub modern_idle: Duration,
+    /// How long a child that is asked which eras it speaks may take to answer. Default: 5 s.
+    pub probe_timeout: Duration,
     /// Who is told of the child's birth and of its end. Default: nobody.
     pub watcher: Option<Arc<dyn GroupWatcher>>,
 }
@@ -62,6 +64,7 @@ impl StdioConfig {
             max_line: 64 * 1024 * 1024,
             modern_children: 100,
             modern_idle: Duration::from_secs(5 * 60),
+            probe_timeout: Duration::from_secs(5),
             watcher: None,
         }
     }
@@ -109,6 +112,7 @@ impl fmt::Debug for StdioConfig {
             .field("max_line", &self.max_line)
             .field("modern_children", &self.modern_children)
             .field("modern_idle", &self.modern_idle)
+            .field("probe_timeout", &self.probe_timeout)
             .field("watcher", &self.watcher.is_some())
             .finish()
     }

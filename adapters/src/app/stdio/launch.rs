@@ -41,6 +41,8 @@ pub(super) struct Counters {
 /// Whom a child works for, as the log calls it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Client {
+    /// Nobody: it is asked which eras it speaks.
+    Probe,
     Session(Fingerprint),
     /// The modern requests of one principal.
     Shared,
@@ -49,6 +51,7 @@ pub(super) enum Client {
 impl fmt::Display for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Probe => f.write_str("probe"),
             Self::Session(session) => session.fmt(f),
             Self::Shared => f.write_str("shared"),
         }
@@ -134,6 +137,11 @@ fn report<R: Processes, O: Outbox>(
     let skipped = pump.stdout.skipped();
     match (result, session) {
         (Ok(()), _) => tracing::debug!(target: "sessile::child", %session, status, skipped, "ended"),
+        // Many servers of the legacy era give up when they are asked something before `initialize`.
+        (Err(error), Client::Probe) => {
+            let stderr = pump.stderr.tail();
+            tracing::info!(target: "sessile::child", %session, %error, status, skipped, %stderr, "ended");
+        }
         (Err(error), Client::Session(_) | Client::Shared) => {
             let stderr = pump.stderr.tail();
             tracing::warn!(target: "sessile::child", %session, %error, status, skipped, %stderr, "failed");

@@ -14,6 +14,7 @@ mod launch;
 #[cfg(all(test, feature = "tokio"))]
 mod modern_tests;
 mod pool;
+mod probe;
 mod pump;
 mod rewrite;
 mod shared;
@@ -31,12 +32,13 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use sessile_core::session::Kind;
-use sessile_core::{Fingerprint, Message};
+use sessile_core::{Eras, Fingerprint, Message};
 
 use self::calls::Deliver;
 pub use self::config::StdioConfig;
 use self::launch::{Client, Counters, Launcher};
 use self::pool::Pool;
+use self::probe::Probe;
 use self::pump::{Inbox, Outbox};
 use self::tasks::Tasks;
 pub use self::watch::GroupWatcher;
@@ -64,6 +66,9 @@ const BUDGET: usize = 16;
 /// client only if it can be about no other request, also none that was cancelled and not answered. Nothing else of a message
 /// is touched. A child that ends takes its requests with it, and the next request starts another.
 ///
+/// Whether the command speaks that era at all is found out by asking a child that serves nobody else, once: see
+/// [`Stdio::probe`].
+///
 /// Cheap to clone; all clones are the same. When the last one is dropped, the children that no session owns are ended.
 #[derive(Clone, Debug)]
 pub struct Stdio<R> {
@@ -74,6 +79,7 @@ pub struct Stdio<R> {
 struct Inner<R> {
     launcher: Launcher<R>,
     pool: Arc<Pool>,
+    probe: Arc<Probe>,
     /// What pumps the children that no session owns.
     tasks: Arc<Tasks>,
 }
@@ -96,6 +102,7 @@ pub struct StdioStats {
 
 impl<R> Drop for Inner<R> {
     fn drop(&mut self) {
+        self.probe.stop();
         self.pool.close();
     }
 }
@@ -105,12 +112,23 @@ impl<R: Processes> Stdio<R> {
     #[must_use]
     pub fn new(config: StdioConfig, runtime: R) -> Self {
         let launcher = Launcher { config: Arc::new(config), runtime, counters: Arc::default() };
-        let inner = Inner { launcher, pool: Arc::default(), tasks: Arc::default() };
+        let inner = Inner { launcher, pool: Arc::default(), probe: Arc::default(), tasks: Arc::default() };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Starts to find out which eras the command speaks, if nobody has done so, and does not wait. What came of it is in
+    /// the log, at once if the command can't run.
+    ///
+    /// A child gets a `server/discover` and serves nobody. It speaks the modern era if it lists a version of it, or answers
+    /// with an error that only that era has; another answer, an exit, or silence for [`StdioConfig::probe_timeout`] means that
+    /// it speaks the legacy era alone.
+    pub fn probe(&self) {
+        self.inner.probe.start(&self.inner.launcher, &self.inner.tasks);
     }
 
     /// Stops the children that no session owns, and waits until they are gone. New modern requests get an error.
     pub async fn shutdown(&self) {
+        self.inner.probe.stop();
         self.inner.pool.close();
         self.inner.tasks.none().await;
     }
@@ -148,6 +166,11 @@ impl<R: Processes> Stdio<R> {
 }
 
 impl<R: Processes> App for Stdio<R> {
+    async fn eras(&self) -> Eras {
+        self.probe();
+        self.inner.probe.eras().await
+    }
+
     async fn run(&self, link: AppLink) -> Result<(), AppError> {
         let (mut receiver, sender) = link.split();
         let name = sender.session().fingerprint();

@@ -1,4 +1,4 @@
-//! Modern requests on shared children. Real children are shell scripts.
+//! Modern requests on shared children, and the question which eras a command speaks. Real children are shell scripts.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use sessile_core::Message;
+use sessile_core::{Eras, Message};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -18,7 +18,7 @@ use super::pump::{Inbox, Outbox};
 use super::shared::{Closed, Shared, SharedInbox, SharedOutbox, Ticket};
 use super::tests::{LONG, Link, block_on, sh, until};
 use super::{Stdio, StdioConfig};
-use crate::app::AppError;
+use crate::app::{App, AppError};
 use crate::principal::Principal;
 use crate::runtime::Runtime;
 use crate::runtime::tokio::Tokio;
@@ -238,6 +238,49 @@ fn there_are_at_most_so_many_children() {
         assert_ne!(first["result"]["pid"], again["result"]["pid"]);
         open.leave();
         open.answer().await;
+    });
+}
+
+#[test]
+fn a_command_is_asked_once_which_eras_it_speaks() {
+    let say = |rest: &str| {
+        format!(r#"read -r line; printf '%s\n' '{{"jsonrpc":"2.0","id":"sessile-probe",{rest}}}'; exec cat >&2"#)
+    };
+    let lists = r#""result":{"supportedVersions":["2026-07-28"],"capabilities":{}}"#;
+    let mut table = vec![
+        (sh(&say(lists)), Eras::BOTH),
+        (sh(&say(r#""error":{"code":-32022,"message":"x","data":{"supported":["2026-07-28"]}}"#)), Eras::BOTH),
+        (sh(&format!("echo 'Listening…'; echo; echo '{{'; {}", say(lists))), Eras::BOTH),
+        (sh(&format!("trap '' TERM; {}; sleep 1000", say(lists))), Eras::BOTH),
+        (sh(&say(r#""error":{"code":-32601,"message":"x"}"#)), Eras::LEGACY),
+        (sh(&say(r#""result":{}"#)), Eras::LEGACY),
+        (sh(&say(lists).replace("sessile-probe", "other")), Eras::LEGACY),
+        (sh(&say(r#""method":"roots/list""#)), Eras::LEGACY),
+        (sh(&say(lists).replace("\"sessile-probe\"", "null")), Eras::LEGACY),
+        (sh("exec 1>&-; exec sleep 1000"), Eras::LEGACY),
+        (sh("exit 1"), Eras::LEGACY),
+        (sh("read -r line; exit 0"), Eras::LEGACY),
+        (sh("exec sleep 1000"), Eras::LEGACY),
+        (StdioConfig::new("/no/such/program"), Eras::LEGACY),
+    ];
+    block_on(async {
+        for (number, (config, eras)) in table.iter_mut().enumerate() {
+            config.probe_timeout = if *eras == Eras::BOTH { LONG } else { Duration::from_millis(300) };
+            let stdio = Stdio::new(config.clone(), Tokio::current());
+            assert_eq!(stdio.eras().await, *eras, "{number}");
+            stdio.probe();
+            assert_eq!(stdio.eras().await, *eras, "{number}");
+            gone(&stdio).await;
+        }
+        // Nobody waits for one that is not asked any more.
+        let stdio = stdio("exec sleep 1000");
+        let asks = stdio.clone();
+        let asked = tokio::spawn(async move { asks.eras().await });
+        until(|| stdio.stats().children == 1).await;
+        stdio.shutdown().await;
+        assert_eq!(stdio.stats().children, 0);
+        assert_eq!(asked.await.expect("no panic"), Eras::LEGACY);
+        assert_eq!(stdio.eras().await, Eras::LEGACY);
     });
 }
 
