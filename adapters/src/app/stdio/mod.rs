@@ -1,5 +1,5 @@
 //! Child processes that speak MCP over their standard streams: one for each session, one for the modern requests of each
-//! principal.
+//! principal, one for each legacy request without a session.
 //!
 //! Owns the children from their start to their reaping, and the translation between lines and messages. Does not own the
 //! sessions, their bounds or their errors: returning ends a session.
@@ -19,6 +19,7 @@ mod pump;
 mod rewrite;
 mod shared;
 mod splitter;
+mod stateless;
 mod stderr;
 mod stdin;
 mod stdout;
@@ -31,8 +32,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use http::request::Parts;
 use sessile_core::session::Kind;
-use sessile_core::{Eras, Fingerprint, Message};
+use sessile_core::{Eras, Fingerprint, Message, ProtocolVersion};
 
 use self::calls::Deliver;
 pub use self::config::StdioConfig;
@@ -163,6 +165,20 @@ impl<R: Processes> Stdio<R> {
         let Inner { launcher, pool, tasks, .. } = &*self.inner;
         pool.serve(launcher, tasks, principal, message, &deliver, &mut client).await
     }
+
+    async fn serve_stateless(
+        &self,
+        name: Fingerprint,
+        version: ProtocolVersion,
+        message: Message,
+        client: impl Inbox,
+        outbox: impl Outbox,
+    ) -> Result<(), AppError> {
+        match stateless::wrap(message, version, client, outbox) {
+            Some((inbox, outbox)) => self.serve(name, inbox, outbox).await,
+            None => Ok(()),
+        }
+    }
 }
 
 impl<R: Processes> App for Stdio<R> {
@@ -175,10 +191,14 @@ impl<R: Processes> App for Stdio<R> {
         let (mut receiver, sender) = link.split();
         let name = sender.session().fingerprint();
         let kind = sender.session().kind();
-        if kind != Kind::Modern {
+        if kind == Kind::Session {
             return self.serve(name, receiver, sender).await;
         }
-        let Some(Inbound { message, .. }) = receiver.recv().await else { return Ok(()) };
+        let Some(Inbound { message, parts }) = receiver.recv().await else { return Ok(()) };
+        if kind == Kind::Stateless {
+            let version = parts.and_then(|parts| spoken(&parts)).unwrap_or(ProtocolVersion::ASSUMED);
+            return self.serve_stateless(name, version, message, receiver, sender).await;
+        }
         let principal = sender.session().principal().clone();
         let deliver = Arc::new(move |message| {
             // Fails only once the client has gone.
@@ -186,6 +206,12 @@ impl<R: Processes> App for Stdio<R> {
         });
         self.serve_modern(&principal, &message, deliver, receiver).await
     }
+}
+
+/// The legacy version that a client says it speaks.
+fn spoken(parts: &Parts) -> Option<ProtocolVersion> {
+    let version = ProtocolVersion::parse(parts.headers.get("mcp-protocol-version")?.as_bytes())?;
+    (!version.is_modern()).then_some(version)
 }
 
 impl Inbox for Receiver {

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use sessile_core::{Eras, Message};
+use sessile_core::{Eras, Message, ProtocolVersion};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::calls::Deliver;
 use super::pump::{Inbox, Outbox};
 use super::shared::{Closed, Shared, SharedInbox, SharedOutbox, Ticket};
-use super::tests::{LONG, Link, block_on, sh, until};
+use super::tests::{LONG, Link, block_on, fingerprint, sh, until};
 use super::{Stdio, StdioConfig};
 use crate::app::{App, AppError};
 use crate::principal::Principal;
@@ -281,6 +281,57 @@ fn a_command_is_asked_once_which_eras_it_speaks() {
         assert_eq!(stdio.stats().children, 0);
         assert_eq!(asked.await.expect("no panic"), Eras::LEGACY);
         assert_eq!(stdio.eras().await, Eras::LEGACY);
+    });
+}
+
+#[test]
+fn a_legacy_request_without_a_session_has_a_child_and_a_handshake_to_itself() {
+    let server = r#"
+        while IFS= read -r line; do
+            case "$line" in
+                *'"initialize"'*) id=${line#*\"id\":}; id=${id%%[,\}]*}
+                    v=${line#*\"protocolVersion\":}; v=${v%%[,\}]*}
+                    printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%s}}\n' "$id" "$v";;
+                *notifications/initialized*) ready=$v; echo '{"jsonrpc":"2.0","method":"notifications/message"}';;
+                *) printf '{"jsonrpc":"2.0","id":7,"result":{"version":%s}}\n' "$ready";;
+            esac
+        done"#;
+    let serve = |stdio: &Stdio<Tokio>, message: Message| {
+        let (stdio, link) = (stdio.clone(), Link::default());
+        async move {
+            let (client, outbox) = (link.clone(), link.clone());
+            let version = ProtocolVersion::V2025_06_18;
+            let result = timeout(LONG, stdio.serve_stateless(fingerprint(), version, message, client, outbox)).await;
+            assert_eq!(stdio.stats().children, 0);
+            (result.expect("it ends"), link.said())
+        }
+    };
+    block_on(async {
+        let works = stdio(server);
+        let (result, said) = serve(&works, call("7", "tools/list")).await;
+        result.expect("answered");
+        assert_eq!(
+            said,
+            [
+                r#"{"jsonrpc":"2.0","method":"notifications/message"}"#,
+                r#"{"jsonrpc":"2.0","id":7,"result":{"version":"2025-06-18"}}"#
+            ]
+        );
+        let own = r#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{}}}"#;
+        let (result, said) = serve(&works, parse(own)).await;
+        result.expect("answered");
+        assert_eq!(said, [r#"{"jsonrpc":"2.0","id":7,"result":{"protocolVersion":"2025-11-25"}}"#]);
+
+        let refuses = stdio(
+            r#"read -r line; echo '{"id":"sessile-initialize","jsonrpc":"2.0","error":{"code":-32602,"message":"no"}}'; cat"#,
+        );
+        let (result, said) = serve(&refuses, call("\"a\"", "tools/list")).await;
+        result.expect("answered");
+        assert_eq!(said, [r#"{"id":"a","jsonrpc":"2.0","error":{"code":-32602,"message":"no"}}"#]);
+
+        let dies = stdio("read -r line; exit 4");
+        let (result, said) = serve(&dies, call("1", "tools/list")).await;
+        assert!(matches!(result, Err(AppError::Exited(_))) && said.is_empty());
     });
 }
 

@@ -36,7 +36,7 @@ pub(super) fn block_on(test: impl Future<Output = ()>) {
     runtime.block_on(async { timeout(LONG * 2, test).await.expect("the test takes too long") });
 }
 
-fn fingerprint() -> Fingerprint {
+pub(super) fn fingerprint() -> Fingerprint {
     FingerprintKey::from_bytes([1; 16]).fingerprint(&SessionId::from_bytes([2; 16]))
 }
 
