@@ -13,6 +13,7 @@
 //! | `--grandchild` | starts a process that inherits the pipes and never ends |
 //! | `--ignore-eof` | lives on when its input ends |
 //! | `--ignore-term` | lives on when it gets SIGTERM |
+//! | `--modern` | speaks 2026-07-28 as well |
 //! | `--noise` | banners, blank lines, half JSON and JSON that is no JSON-RPC, before each message |
 //! | `--slow-start=MS` | waits before it answers `initialize` |
 //! | `--split` | writes each message byte by byte, flushed, so that code points are torn apart |
@@ -23,7 +24,7 @@
 //! Tools: `echo` {text}, `set` {name, value}, `get` {name}, `process` {} (pid, grandchild, names of environment
 //! variables, directory), `slow` {steps, ms} (progress; can be cancelled), `push` {count, list_changed}, `ask` {method,
 //! params} (a request to the client, whose answer is the result), `big` {bytes}, `raw` {line} (writes that line),
-//! `close_stdout` {}, `exit` {code}.
+//! `close_stdout` {}, `exit` {code}; to subscriptions: `change` {} (a note to each), `hang_up` {gracefully}.
 
 use std::collections::{HashMap, HashSet};
 use std::env;
@@ -123,6 +124,7 @@ struct State {
     asked: u64,
     calls: usize,
     cancelled: HashSet<String>,
+    subscriptions: Vec<Value>,
     variables: HashMap<String, Value>,
     waiting: HashMap<String, Sender<Value>>,
 }
@@ -142,7 +144,10 @@ impl Server {
                 Ok(())
             }
             Some("notifications/cancelled") => {
-                lock(&self.state).cancelled.insert(message["params"]["requestId"].to_string());
+                let id = &message["params"]["requestId"];
+                let mut state = lock(&self.state);
+                state.subscriptions.retain(|subscription| subscription != id);
+                state.cancelled.insert(id.to_string());
                 Ok(())
             }
             Some(_) if id.is_null() => Ok(()),
@@ -164,6 +169,21 @@ impl Server {
                         "serverInfo": { "name": "hostile-child", "version": "1" },
                     }),
                 )
+            }
+            Some("server/discover") if self.options.has("--modern") => self.answer(
+                id,
+                &json!({
+                    "resultType": "complete",
+                    "supportedVersions": ["2026-07-28"],
+                    "capabilities": { "tools": { "listChanged": true } },
+                    "_meta": { "io.modelcontextprotocol/serverInfo": { "name": "hostile-child", "version": "1" } },
+                }),
+            ),
+            Some("subscriptions/listen") if self.options.has("--modern") => {
+                lock(&self.state).subscriptions.push(id.clone());
+                let params = json!({ "_meta": subscription(id), "notifications": message["params"]["notifications"] });
+                let method = "notifications/subscriptions/acknowledged";
+                self.write(&json!({ "jsonrpc": "2.0", "method": method, "params": params }))
             }
             Some("ping" | "logging/setLevel") => self.answer(id, &json!({})),
             Some("tools/list") => self.answer(id, &json!({ "tools": tools() })),
@@ -231,6 +251,28 @@ impl Server {
                 String::new()
             }
             "ask" => self.ask(arguments)?,
+            "change" => {
+                for id in lock(&self.state).subscriptions.clone() {
+                    let params = json!({ "_meta": subscription(&id) });
+                    self.write(
+                        &json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": params }),
+                    )?;
+                }
+                String::new()
+            }
+            "hang_up" => {
+                for id in std::mem::take(&mut lock(&self.state).subscriptions) {
+                    if arguments["gracefully"] == true {
+                        self.answer(&id, &json!({ "resultType": "complete", "_meta": subscription(&id) }))?;
+                    } else {
+                        let params = json!({ "requestId": id });
+                        self.write(
+                            &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }),
+                        )?;
+                    }
+                }
+                String::new()
+            }
             "big" => "x".repeat(arguments["bytes"].as_u64().unwrap_or(1 << 20) as usize),
             "raw" => {
                 let line = arguments["line"].as_str().unwrap_or_default();
@@ -330,12 +372,16 @@ fn result(id: &Value, result: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
 }
 
+fn subscription(id: &Value) -> Value {
+    json!({ "io.modelcontextprotocol/subscriptionId": id })
+}
+
 fn content(text: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": text }] })
 }
 
 fn tools() -> Vec<Value> {
-    ["ask", "big", "close_stdout", "echo", "exit", "get", "process", "push", "raw", "set", "slow"]
+    ["ask", "big", "change", "close_stdout", "echo", "exit", "get", "hang_up", "process", "push", "raw", "set", "slow"]
         .map(|name| json!({ "name": name, "inputSchema": { "type": "object" } }))
         .to_vec()
 }

@@ -18,7 +18,9 @@ impl Counted {
     fn start(name: &str, options: &[&str]) -> Self {
         let marks = scratch(name);
         let script = "echo >> \"$0\"; exec \"$@\"";
-        let program = Setup::new(options).command(&["/bin/sh", "-c", script, &marks, HOSTILE]).start();
+        // Without the child that would be asked whether it speaks the modern era.
+        let options = [&["--eras", "legacy"], options].concat();
+        let program = Setup::new(&options).command(&["/bin/sh", "-c", script, &marks, HOSTILE]).start();
         Self { program, marks }
     }
 

@@ -48,7 +48,7 @@ fn a_child_sees_what_it_was_given() {
 fn a_child_that_never_reads_holds_up_its_own_session_only() {
     let once = scratch("deaf");
     let script = "if mkdir \"$0\" 2>&-; then exec \"$1\" --deaf=2; else exec \"$1\"; fi";
-    let options = ["--stop-grace", "1s", "--kill-grace", "1s"];
+    let options = ["--eras", "legacy", "--stop-grace", "1s", "--kill-grace", "1s"];
     let program = Setup::new(&options).command(&["/bin/sh", "-c", script, &once, HOSTILE]).start();
     let deaf = Session::open(&program);
     let other = Session::open(&program);

@@ -85,7 +85,7 @@ fn a_child_may_finish_its_work_when_it_is_told_to_end() {
     // R197: the times that were set are waited for, by DELETE and by a shutdown alike.
     let done = scratch("work");
     let script = "\"$1\"; sleep 0.5; echo >> \"$0\"";
-    let options = ["--stop-grace", "20s"];
+    let options = ["--eras", "legacy", "--stop-grace", "20s"];
     let mut program = Setup::new(&options).command(&["/bin/sh", "-c", script, &done, HOSTILE]).start();
     let sessions = [(); 2].map(|()| Session::open(&program));
     assert_eq!(soon("DELETE", || sessions[0].delete()), 204);

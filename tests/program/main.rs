@@ -19,6 +19,7 @@ mod harness;
 mod http;
 mod lifetime;
 mod log;
+mod modern;
 mod noise;
 mod process_one;
 mod session;

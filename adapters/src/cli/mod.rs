@@ -127,12 +127,20 @@ async fn run(runtime: Tokio, settings: Settings, tokens: Option<BearerTokens>, l
         Some(child) => {
             // Stopping a child may take both times, and its reaping a moment.
             let stop = child.stop_grace + child.kill_grace + MOMENT;
-            let manager = builder.app(Stdio::new(child, runtime.clone())).build();
-            run_manager(runtime, manager.map_err(|error| error.to_string())?, settings, tokens, stop, |_| {}).await
+            let stdio = Stdio::new(child, runtime.clone());
+            let manager = builder.app(stdio.clone()).build().map_err(|error| error.to_string())?;
+            let asked = settings.eras.modern;
+            let ready = |_: &str| {
+                if asked {
+                    stdio.probe();
+                }
+            };
+            run_manager(runtime, manager, settings, tokens, stop, ready, stdio.shutdown()).await
         }
         None => {
             let manager = builder.handler(Demo::new()).build().map_err(|error| error.to_string())?;
-            run_manager(runtime, manager, settings, tokens, MOMENT, |url| log.line(&how_to_connect(url))).await
+            let ready = |url: &str| log.line(&how_to_connect(url));
+            run_manager(runtime, manager, settings, tokens, MOMENT, ready, std::future::ready(())).await
         }
     }
 }
@@ -144,6 +152,7 @@ async fn run_manager<B: Backend>(
     tokens: Option<BearerTokens>,
     stop: Duration,
     ready: impl FnOnce(&str),
+    last: impl Future<Output = ()>,
 ) -> Result<End, String> {
     let cannot = |error: &io::Error| cannot_listen(settings.listen, error);
     let listener = bind(settings.listen).map_err(|error| cannot(&error))?;
@@ -171,6 +180,7 @@ async fn run_manager<B: Backend>(
             if let Err(error) = manager.shutdown(drain, stop).await {
                 tracing::error!(%error, "shutdown");
             }
+            last.await;
         },
     )
     .await

@@ -220,6 +220,7 @@ fn settings(options: Options, name: impl Fn(&str) -> Option<String>) -> Result<S
             child.pass_env = options.pass_env;
             child.stop_grace = options.stop_grace;
             child.kill_grace = options.kill_grace;
+            child.modern_idle = some(options.idle_timeout).unwrap_or(Duration::MAX);
             Some(child)
         }
         None => {
