@@ -24,5 +24,6 @@ mod noise;
 mod process_one;
 mod session;
 mod shutdown;
+mod stateless;
 mod streams;
 mod warden;
