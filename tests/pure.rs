@@ -14,11 +14,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
-use sessile_core::session::{ConnectionKey, Delivery, Disconnect, MessageAction, RequestKey, Session};
+use sessile_core::session::{
+    BatchAction, BatchCall, ConnectionKey, Delivery, Disconnect, MessageAction, RequestKey, Session,
+};
 use sessile_core::table::CloseReason;
 use sessile_core::{
-    BodyAction, Config, ConfigError, CorsHeaders, Era, Eras, Gate, HeadAction, Message, Outcome, PostHead, ReapReason,
-    RequestAction, RequestHead, RequestId, SessionId, SessionKey, SessionTable, Timestamp,
+    BodyAction, Config, ConfigError, CorsHeaders, Era, Eras, Gate, HeadAction, Message, Outcome, PostHead,
+    ProtocolVersion, ReapReason, RequestAction, RequestHead, RequestId, SessionId, SessionKey, SessionTable, Timestamp,
 };
 
 use script::Say;
@@ -186,7 +188,7 @@ impl World {
             }
             HeadAction::Delete(id) => match self.route(id, &principal) {
                 Err(outcome) => self.refuse(exchange, None, &outcome),
-                Ok(key) => {
+                Ok((key, _)) => {
                     let reap = self.table.handle_close(self.now, key, CloseReason::Deleted);
                     self.bury(reap);
                     self.refuse(exchange, None, &Outcome::Deleted);
@@ -195,7 +197,7 @@ impl World {
             },
             HeadAction::Get(get) => match self.route(get.session, &principal) {
                 Err(outcome) => self.refuse(exchange, None, &outcome),
-                Ok(key) => self.open_standalone(exchange, key, &get),
+                Ok((key, _)) => self.open_standalone(exchange, key, &get),
             },
             HeadAction::Post(post) => self.post(exchange, &parts, &post, &principal, upload),
         }
@@ -257,10 +259,14 @@ impl World {
         }
     }
 
-    fn route(&mut self, id: SessionId, principal: &Option<String>) -> Result<SessionKey, Outcome> {
+    fn route(
+        &mut self,
+        id: SessionId,
+        principal: &Option<String>,
+    ) -> Result<(SessionKey, Option<ProtocolVersion>), Outcome> {
         let head = RequestHead { session: Some(id), principal, may_create: false };
         match self.table.handle_request(self.now, head, &mut || unreachable!("routing makes no id")) {
-            RequestAction::Route { key, .. } => Ok(key),
+            RequestAction::Route { key, version } => Ok((key, version)),
             RequestAction::Reject(rejection) => Err(rejection.outcome()),
             RequestAction::Create { .. } => unreachable!("a request that names a session creates none"),
         }
@@ -268,18 +274,19 @@ impl World {
 
     fn post(&mut self, exchange: usize, parts: &Parts, post: &PostHead, principal: &Option<String>, upload: Upload) {
         self.exchanges[exchange].era = post.era;
-        let key = match post.look_up().map(|id| self.route(id, principal)) {
+        let live = match post.look_up().map(|id| self.route(id, principal)) {
             None => None,
-            Some(Ok(key)) => Some(key),
+            Some(Ok(live)) => Some(live),
             Some(Err(outcome)) => return self.refuse_unread(exchange, parts, &upload, &outcome),
         };
+        let (key, version) = live.unzip();
         match upload {
             Upload::Never => {
                 let until = self.now.saturating_add(self.gate.body_timeout());
                 self.exchanges[exchange].state = State::Uploading { key, until };
                 return;
             }
-            Upload::Whole(body) => match self.gate.body(self.served, &parts.headers, post, key.is_some(), body) {
+            Upload::Whole(body) => match self.gate.body(self.served, &parts.headers, post, version, body) {
                 BodyAction::Answer { era, id, outcome } => {
                     self.exchanges[exchange].era = era;
                     self.refuse(exchange, id.as_ref(), &outcome);
@@ -288,6 +295,10 @@ impl World {
                         self.close_connection(exchange);
                     }
                 }
+                BodyAction::Batch(messages) => match key {
+                    Some(key) => return self.deliver_batch(exchange, key, post, messages),
+                    None => self.refuse(exchange, None, &Outcome::SessionNotFound),
+                },
                 BodyAction::Create(message) => {
                     let id = message.as_request().map(|request| request.id.clone());
                     return match self.create(principal) {
@@ -327,6 +338,28 @@ impl World {
             RequestAction::Reject(rejection) => Err(rejection.outcome()),
             RequestAction::Route { .. } => unreachable!("a request without a session is not routed"),
         }
+    }
+
+    fn deliver_batch(&mut self, exchange: usize, key: SessionKey, post: &PostHead, messages: Vec<Message>) {
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        match session.handle_batch(self.now, &self.config.session, messages, &(), post.mode) {
+            BatchAction::Accepted { .. } => self.refuse(exchange, None, &Outcome::Accepted),
+            BatchAction::Refuse(outcome) => self.refuse(exchange, None, &outcome),
+            BatchAction::Open { calls, connection, .. } => {
+                let state = State::Held { key, connection, until: None };
+                self.exchanges[exchange].state = state;
+                self.settle(key);
+                for BatchCall { inbound, request } in calls {
+                    if let (Some(request), Some(asked)) = (request, inbound.message.as_request()) {
+                        self.schedule(key, request, asked.id.clone(), script::script(&inbound.message));
+                    }
+                }
+                self.speak_due();
+                return self.poll(exchange);
+            }
+        }
+        self.settle(key);
+        self.table.handle_response_finished(self.now, key);
     }
 
     fn deliver(&mut self, exchange: usize, key: SessionKey, post: &PostHead, message: Message) {

@@ -119,6 +119,7 @@
 //! # }
 //! ```
 
+mod batch;
 pub mod config;
 mod event;
 pub mod gate;

@@ -33,7 +33,7 @@ fn a_killed_child_is_an_error_at_once() {
             })
         } else {
             let mut answer = connection.answer();
-            assert_eq!(answer.item(), Some(Item::Comment));
+            assert_eq!(answer.item(), Some(Item::Primed));
             kill(pid);
             answer
         };

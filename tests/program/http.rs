@@ -157,9 +157,11 @@ enum Left {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Item {
     Comment,
+    Message(Value),
+    /// Without data: it says where the stream can be resumed.
+    Primed,
     /// Without data: it says when to come back.
     Retry(u64),
-    Message(Value),
 }
 
 impl Answer {
@@ -226,9 +228,13 @@ impl Answer {
         let event = String::from_utf8(event).expect("UTF-8");
         let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         Some(match (field("data"), field("retry")) {
-            (Some(data), _) if !data.is_empty() => Item::Message(serde_json::from_str(data).expect("JSON")),
-            (_, Some(retry)) => Item::Retry(retry.parse().expect("a time")),
-            _ => {
+            (Some(""), _) => {
+                assert!(field("id").is_some(), "{event:?}");
+                Item::Primed
+            }
+            (Some(data), _) => Item::Message(serde_json::from_str(data).expect("JSON")),
+            (None, Some(retry)) => Item::Retry(retry.parse().expect("a time")),
+            (None, None) => {
                 assert!(event.starts_with(':'), "{event:?}");
                 Item::Comment
             }
@@ -240,7 +246,7 @@ impl Answer {
         loop {
             match self.item()? {
                 Item::Message(message) => return Some(message),
-                Item::Comment | Item::Retry(_) => {}
+                Item::Comment | Item::Primed | Item::Retry(_) => {}
             }
         }
     }

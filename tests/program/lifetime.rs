@@ -34,6 +34,7 @@ fn an_open_stream_keeps_its_session() {
     let program = Program::hostile(&["--idle-timeout", "1s", "--keep-alive", "500ms"], &[]);
     let session = Session::open(&program);
     let mut stream = session.listen();
+    assert_eq!(stream.item(), Some(Item::Primed));
     let comments = std::iter::from_fn(|| stream.item()).take_while(|item| *item == Item::Comment).take(6).count();
     assert_eq!(comments, 6, "three times the idle timeout");
     session.echo("still there");
@@ -53,7 +54,7 @@ fn an_endless_call_without_a_client_keeps_nothing() {
     sessions[0].echo("later");
     held.reset();
     let mut stream = sessions[1].start("slow", &endless, SSE);
-    assert_eq!(stream.item(), Some(Item::Comment));
+    assert_eq!(stream.item(), Some(Item::Primed));
     stream.reset();
     program.wait_until_childless();
     for session in sessions {

@@ -91,12 +91,14 @@ fn line_separators_are_escaped_on_every_way_to_the_client() {
     let mut stream = session.listen();
     let line = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": { "odd": odd } });
     session.call("raw", &json!({ "line": line.to_string() }));
-    let piece = std::iter::from_fn(|| stream.piece()).find(|piece| !piece.starts_with(b":")).expect("an event");
+    let has_message = |piece: &Vec<u8>| piece.windows(8).any(|window| window == b"data: {\"");
+    let piece = std::iter::from_fn(|| stream.piece()).find(has_message).expect("an event");
     let answer = session.start("echo", &json!({ "text": odd }), SSE).body();
     for bytes in [piece, answer] {
         let text = String::from_utf8(bytes).expect("UTF-8");
         assert!(!text.contains(['\u{85}', '\u{2028}', '\u{2029}']), "{text}");
-        let lines: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+        let lines: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| !data.is_empty()).collect();
         let [data] = lines[..] else { panic!("{text}") };
         let message: Value = serde_json::from_str(data).expect("JSON");
         let got = if message["params"].is_object() {

@@ -30,7 +30,7 @@ fn calls_finish_and_streams_end_in_order() {
     program.wait_for_log("shutting down");
     for mut stream in streams {
         let items: Vec<_> = std::iter::from_fn(|| stream.item()).filter(|item| *item != Item::Comment).collect();
-        assert_eq!(items, [Item::Retry(3000)]);
+        assert_eq!(items, [Item::Primed, Item::Retry(3000)]);
     }
     assert!(is_refused(program.address, &Request::post(initialize().to_string())));
     // Never a 404, which clients take for the end of their session.

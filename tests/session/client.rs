@@ -47,7 +47,7 @@ impl Bench {
                 self.model.requests[at].connection = self.connections.len();
                 self.keys.push(request);
                 self.calls_woken.push(0);
-                self.read_by_client.push(Vec::new());
+                self.read_by_client.push(0);
                 self.connect(connection, dest);
             }
             (MessageAction::Refuse { outcome, id }, Some(refusal)) => {
@@ -84,14 +84,14 @@ impl Bench {
         assert_eq!(found.as_ref().err(), expected.as_ref(), "{after:?}");
         if let Ok(key) = found {
             self.connect(key, dest);
-            self.come_back(dest, after.map(|(_, sequence)| sequence));
+            self.come_back(dest, after.map_or(u64::MAX, |(_, sequence)| sequence));
         }
     }
 
-    /// The client has read this and no further, whatever it said when it came back before.
-    fn come_back(&mut self, dest: Dest, after: Option<u64>) {
-        if let (Dest::Request(at), Some(after)) = (dest, after) {
-            self.read_by_client[at] = (1..=after).collect();
+    /// The client has read up to this.
+    fn come_back(&mut self, dest: Dest, after: u64) {
+        if let Dest::Request(at) = dest {
+            self.read_by_client[at] = after;
         }
     }
 

@@ -40,7 +40,7 @@ impl Bench {
                 return Head::Json(raw.into());
             }
         }
-        request.reader = Reader::Streaming { begun: false, since: self.now };
+        request.reader = Reader::Streaming { begun: false, since: self.now, moved: self.now };
         Head::Stream
     }
 
@@ -74,13 +74,13 @@ impl Bench {
 
     pub(super) fn expect_frames(&mut self, at: usize, number: usize, limit: usize) -> (String, ReaderOutput) {
         let request = &mut self.model.requests[at];
-        let Reader::Streaming { begun, since } = request.reader else {
+        let Reader::Streaming { begun, since, .. } = request.reader else {
             return (String::new(), ReaderOutput::Finished);
         };
         if request.connection != number {
             return (String::new(), ReaderOutput::Finished);
         }
-        request.reader = Reader::Streaming { begun: true, since };
+        request.reader = Reader::Streaming { begun: true, since, moved: self.now };
         let (open, pause, known) = (request.open, request.pause, request.log.given > 0);
         let dest = Dest::Request(at);
         let mut out = String::new();
@@ -114,6 +114,7 @@ impl Bench {
         let Some(get) = self.model.gets.iter_mut().find(|get| get.number == number) else {
             return (String::new(), ReaderOutput::Finished);
         };
+        get.moved = self.now;
         let begun = std::mem::replace(&mut get.begun, true);
         let (closing, resumed) = (get.closing, get.resumed);
         let mut out = String::new();

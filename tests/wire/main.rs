@@ -6,6 +6,7 @@
 
 mod alike;
 mod apps;
+mod batches;
 mod bytes;
 mod captured;
 mod coverage;

@@ -14,11 +14,11 @@ use http::header::{AUTHORIZATION, CONNECTION, COOKIE, PROXY_AUTHORIZATION};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, Version};
 use sessile_core::config::ResponseMode;
-use sessile_core::session::{Delivery, Inbound, Kind, MessageAction, RequestKey};
+use sessile_core::session::{BatchAction, BatchCall, Delivery, Inbound, Kind, MessageAction, RequestKey};
 use sessile_core::table::CloseReason;
 use sessile_core::{
     BodyAction, Era, GetHead, HeadAction, LAST_EVENT_ID, LastEventId, MCP_SESSION_ID, Message, ModernRequest, Outcome,
-    PostHead,
+    PostHead, ProtocolVersion,
 };
 
 use super::authenticate::{Authenticate, CredentialsError};
@@ -28,6 +28,7 @@ use super::read::{ReadError, discard, read_body};
 use crate::app::sealed::Sealed;
 use crate::app::{Answering, Backend, Context, Half, poll_guarded};
 use crate::manager::Shared;
+use crate::manager::cell::Cell;
 use crate::manager::hooks::Word;
 use crate::manager::hub::{Hub, Ticket};
 use crate::principal::Principal;
@@ -141,10 +142,10 @@ async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
             Ok((ticket, _)) => open_stream(&shared, ticket, &get),
         },
         HeadAction::Post(post) => {
-            let ticket = match post.look_up() {
+            let live = match post.look_up() {
                 None => None,
                 Some(id) => match hub.route(id, &principal) {
-                    Ok((ticket, _)) => Some(ticket),
+                    Ok(live) => Some(live),
                     Err(rejection) => {
                         return refuse_unread(&shared, &parts, body, Era::Legacy, &rejection.outcome()).await;
                     }
@@ -158,8 +159,14 @@ async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
                 // Nobody is there to read it.
                 Err(ReadError::Gone) => return Outcome::NotJson.respond(None).map(Body::whole),
             };
-            match look_at(&shared, &parts, &post, ticket.is_some(), bytes).await {
+            let version = live.as_ref().map(|(_, version)| *version);
+            let ticket = live.map(|(ticket, _)| ticket);
+            match look_at(&shared, &parts, &post, version, bytes).await {
                 BodyAction::Answer { era, outcome, id } => outcome.respond_in(era, id.as_ref()).map(Body::whole),
+                BodyAction::Batch(messages) => match ticket {
+                    Some(ticket) => deliver_batch(&shared, post.mode, ticket, &Arc::new(parts), messages).await,
+                    None => Outcome::SessionNotFound.respond(None).map(Body::whole),
+                },
                 BodyAction::Create(message) => {
                     let open = Open { hub, kind: Kind::Session, mode: post.mode };
                     open.serve(&shared, parts, &principal, message).await
@@ -187,7 +194,7 @@ async fn look_at<R: Runtime, B: Backend>(
     shared: &Shared<R, B>,
     parts: &Parts,
     post: &PostHead,
-    live: bool,
+    live: Option<Option<ProtocolVersion>>,
     body: Bytes,
 ) -> BodyAction {
     let look = |served, body| shared.hub.gate.body(served, &parts.headers, post, live, body);
@@ -201,6 +208,7 @@ async fn look_at<R: Runtime, B: Backend>(
             look(shared.served(Some(eras)), body)
         }
         action @ (BodyAction::Answer { .. }
+        | BodyAction::Batch(_)
         | BodyAction::Create(_)
         | BodyAction::Deliver(_)
         | BodyAction::Stateless(_)) => action,
@@ -342,23 +350,16 @@ async fn deliver<R: Runtime, B: Backend>(
         hub.settle(&cell, inner);
         action
     };
-    let call = |inbound: Inbound<Arc<Parts>>, answering: Option<Answering>| {
-        let request: Option<(RequestKey, _)> = answering.as_ref().map(|request| (request.key, request.id.clone()));
-        let len = inbound.message.raw().len();
-        let context = Context::new(hub, &cell, inbound.context?, answering);
-        let future = shared.backend.call(context, inbound.message)?;
-        Some(Call::new(future, Arc::clone(hub), Arc::clone(&cell), request, len))
-    };
     match (action, asked) {
         (MessageAction::Refuse { id, outcome }, _) => outcome.respond_in(era, id.as_ref()).map(Body::whole),
         (MessageAction::Open { call: inbound, connection, request }, Some(((id, token), initialize))) => {
             let connection = Connection::new(ticket, connection);
             let answering = Answering { id: id.clone(), key: request, token };
-            let call = inbound.and_then(|inbound| call(inbound, Some(answering)));
+            let call = inbound.and_then(|inbound| call(shared, hub, &cell, inbound, Some(answering)));
             Answer::new(shared.runtime.clone(), connection, call, (request, id), initialize).await
         }
         (MessageAction::Accepted { call: inbound }, _) => {
-            if let Some(call) = inbound.and_then(|inbound| call(inbound, None)) {
+            if let Some(call) = inbound.and_then(|inbound| call(shared, hub, &cell, inbound, None)) {
                 take_in(&shared.runtime, call).await;
             }
             Outcome::Accepted.respond(None).map(Body::whole)
@@ -368,6 +369,63 @@ async fn deliver<R: Runtime, B: Backend>(
             Outcome::NotOneMessage { why: "no request" }.respond(None).map(Body::whole)
         }
     }
+}
+
+/// Hands a batch to its session and answers the exchange. Calls begin in the order of the batch, and go on as tasks.
+async fn deliver_batch<R: Runtime, B: Backend>(
+    shared: &Arc<Shared<R, B>>,
+    mode: ResponseMode,
+    ticket: Ticket<State<B>>,
+    parts: &Arc<Parts>,
+    messages: Vec<Message>,
+) -> Response<Body> {
+    let hub = &Arc::clone(&ticket.hub);
+    let cell = Arc::clone(&ticket.cell);
+    let first = messages.iter().find_map(Message::as_request).map(|request| request.id.clone());
+    let action = {
+        let now = hub.now();
+        let mut inner = cell.lock();
+        let action = inner.session.handle_batch(now, &hub.config.session, messages, parts, mode);
+        hub.settle(&cell, inner);
+        action
+    };
+    let (calls, opened) = match action {
+        BatchAction::Refuse(outcome) => return outcome.respond(None).map(Body::whole),
+        BatchAction::Accepted { calls } => (calls, None),
+        BatchAction::Open { calls, connection, request } => {
+            (calls, first.map(|id| (Connection::new(ticket, connection), (request, id))))
+        }
+    };
+    for BatchCall { inbound, request } in calls {
+        let answering = request.zip(inbound.message.as_request());
+        let answering = answering.map(|(key, request)| Answering {
+            id: request.id.clone(),
+            key,
+            token: request.progress_token.clone(),
+        });
+        if let Some(call) = call(shared, hub, &cell, inbound, answering) {
+            take_in(&shared.runtime, call).await;
+        }
+    }
+    match opened {
+        Some((connection, request)) => Answer::new(shared.runtime.clone(), connection, None, request, false).await,
+        None => Outcome::Accepted.respond(None).map(Body::whole),
+    }
+}
+
+/// The call of an app that is called, for one message.
+fn call<R: Runtime, B: Backend>(
+    shared: &Shared<R, B>,
+    hub: &Arc<Hub<State<B>>>,
+    cell: &Arc<Cell<State<B>>>,
+    inbound: Inbound<Arc<Parts>>,
+    answering: Option<Answering>,
+) -> Option<Call<State<B>>> {
+    let request: Option<(RequestKey, _)> = answering.as_ref().map(|request| (request.key, request.id.clone()));
+    let len = inbound.message.raw().len();
+    let context = Context::new(hub, cell, inbound.context?, answering);
+    let future = shared.backend.call(context, inbound.message)?;
+    Some(Call::new(future, Arc::clone(hub), Arc::clone(cell), request, len))
 }
 
 impl<R: Runtime, B: Backend, Q> tower_service::Service<Request<Q>> for McpService<R, B>

@@ -139,30 +139,35 @@ impl Gate {
 
     /// Looks at the whole body of a POST, with the headers of its head: those of a modern request must agree with its
     /// body. `live`: the session that [`PostHead::look_up`] named was looked up for the request's principal and is live, so
-    /// that the exchange is already routed to it.
+    /// that the exchange is already routed to it; what it has negotiated says whether it may be a batch.
     ///
     /// A driver that found no such session answers [`Outcome::SessionNotFound`] without a body; one that asks here all
     /// the same gets that answer.
-    pub fn body(&self, served: Eras, headers: &HeaderMap, post: &PostHead, live: bool, body: Bytes) -> BodyAction {
+    pub fn body(
+        &self,
+        served: Eras,
+        headers: &HeaderMap,
+        post: &PostHead,
+        live: Option<Option<ProtocolVersion>>,
+        body: Bytes,
+    ) -> BodyAction {
         // What is served may have been found out since.
         let era = if served.modern { post.era } else { Era::Legacy };
         if body.len() > self.max_body {
             return BodyAction::Answer { era, id: None, outcome: Outcome::BodyTooLarge };
         }
-        let message = match Message::parse(body) {
-            Ok(message) => message,
-            Err(error) => {
-                let (outcome, id) = match error {
-                    MessageError::Batch => (Outcome::NotOneMessage { why: "batches are not supported" }, None),
-                    MessageError::NotAMessage { id, why } => (Outcome::NotOneMessage { why }, id),
-                    MessageError::NotJson => (Outcome::NotJson, None),
-                };
+        let array = has_batches(post, live).then(|| body.clone());
+        let message = match (Message::parse(body), array) {
+            (Ok(message), _) => message,
+            (Err(MessageError::Batch), Some(array)) => return batch(post, &array),
+            (Err(error), _) => {
+                let (outcome, id) = not_a_message(error);
                 return BodyAction::Answer { era, id, outcome };
             }
         };
         let era = message_era(served, post, &message);
         let admitted = match era {
-            Era::Legacy => admit(post, self.stateless, live, &message),
+            Era::Legacy => admit(post, self.stateless, live.is_some(), &message),
             Era::Modern => modern::admit(headers, post, &message),
         };
         match admitted {
@@ -367,6 +372,8 @@ pub enum BodyAction {
         /// Why.
         outcome: Outcome,
     },
+    /// Hand the messages to the session that was looked up, all or none.
+    Batch(Vec<Message>),
     /// Admit a session for this complete `initialize`.
     Create(Message),
     /// Hand the message to the session that was looked up.
@@ -482,6 +489,33 @@ fn message_era(served: Eras, post: &PostHead, message: &Message) -> Era {
     let marked = message.modern_version().is_some();
     let beyond = post.version.beyond_legacy().is_some() && message.method() != Some("initialize");
     if served.modern && (!served.legacy || marked || beyond) { Era::Modern } else { Era::Legacy }
+}
+
+/// Whether the session of this exchange is of the one revision that has batches.
+fn has_batches(post: &PostHead, live: Option<Option<ProtocolVersion>>) -> bool {
+    live.flatten().is_some_and(ProtocolVersion::has_batches) && post.version.beyond_legacy().is_none()
+}
+
+fn batch(post: &PostHead, body: &Bytes) -> BodyAction {
+    let messages = Message::parse_batch(body).map_err(|error| not_a_message(error).0);
+    let admitted = messages.and_then(|messages| {
+        for message in &messages {
+            admit(post, false, true, message)?;
+        }
+        Ok(messages)
+    });
+    match admitted {
+        Ok(messages) => BodyAction::Batch(messages),
+        Err(outcome) => BodyAction::Answer { era: Era::Legacy, id: None, outcome },
+    }
+}
+
+fn not_a_message(error: MessageError) -> (Outcome, Option<RequestId>) {
+    match error {
+        MessageError::Batch => (Outcome::NotOneMessage { why: "batches are not supported" }, None),
+        MessageError::NotAMessage { id, why } => (Outcome::NotOneMessage { why }, id),
+        MessageError::NotJson => (Outcome::NotJson, None),
+    }
 }
 
 fn admit(post: &PostHead, stateless: bool, live: bool, message: &Message) -> Result<Admitted, Outcome> {

@@ -63,6 +63,7 @@ fn post(fields: &[(&str, Option<&str>)]) -> PostHead {
 
 /// A body whose head says nothing more than is known of it.
 fn body_of(post: &PostHead, live: bool, body: Bytes) -> BodyAction {
+    let live = live.then_some(Some(ProtocolVersion::V2025_11_25));
     gate().body(Eras::LEGACY, &HeaderMap::new(), post, live, body)
 }
 
@@ -336,6 +337,7 @@ fn admitted(fields: &[(&str, Option<&str>)], live: bool, body: &str) -> Result<&
             assert_eq!(message.raw(), body);
             Ok("create")
         }
+        BodyAction::Batch(_) => Ok("batch"),
         BodyAction::Deliver(message) => {
             assert_eq!(message.raw(), body);
             Ok("deliver")
@@ -395,6 +397,42 @@ fn only_initialize_creates_and_only_a_live_session_is_delivered_to() {
     ] {
         let fields = [("mcp-session-id", session), ("mcp-protocol-version", header)];
         assert_eq!(admitted(&fields, live, body), expected, "{session:?} {header:?} {live} {body}");
+    }
+}
+
+// R150, R151
+#[test]
+fn a_batch_is_for_sessions_of_the_one_revision_that_has_them() {
+    let batch = format!("[{CALL},{NOTE}]");
+    let admitted = |live, header, body: &str| {
+        let post = post(&[("mcp-session-id", Some(ID)), ("mcp-protocol-version", header)]);
+        match gate().body(Eras::LEGACY, &HeaderMap::new(), &post, live, Bytes::copy_from_slice(body.as_bytes())) {
+            BodyAction::Batch(messages) => Ok(messages.len()),
+            BodyAction::Answer { outcome, id, .. } => Err((outcome.status().as_u16(), id)),
+            action @ (BodyAction::Create(_)
+            | BodyAction::Deliver(_)
+            | BodyAction::Sessionless(_)
+            | BodyAction::Stateless(_)) => {
+                panic!("{body}: {action:?}")
+            }
+        }
+    };
+    let old = Some(Some(ProtocolVersion::V2025_03_26));
+    for header in [None, Some("2025-03-26"), Some("2025-11-25")] {
+        assert_eq!(admitted(old, header, &batch), Ok(2), "what was negotiated counts: {header:?}");
+    }
+    for live in [
+        Some(Some(ProtocolVersion::V2025_06_18)),
+        Some(Some(ProtocolVersion::V2025_11_25)),
+        Some(Some(ProtocolVersion::V2024_11_05)),
+        Some(None),
+    ] {
+        assert_eq!(admitted(live, None, &batch), Err((400, None)), "{live:?}");
+    }
+    assert_eq!(admitted(old, Some("2026-07-28"), &batch), Err((400, None)));
+    for bad in ["[]".to_owned(), format!("[{CALL},{INITIALIZE}]"), format!("[{CALL},1]"), format!("[{CALL},[{NOTE}]]")]
+    {
+        assert_eq!(admitted(old, None, &bad), Err((400, None)), "{bad}");
     }
 }
 
@@ -577,7 +615,9 @@ fn no_bytes_make_the_gate_panic() {
             posts += 1;
             let body = Bytes::from(random.mutate(&bodies, &alphabet));
             for live in [false, true] {
-                match gate.body(Eras::LEGACY, &head.headers, &post, live, body.clone()) {
+                let version = live.then_some(Some(ProtocolVersion::V2025_03_26));
+                match gate.body(Eras::LEGACY, &head.headers, &post, version, body.clone()) {
+                    BodyAction::Batch(messages) => assert!(live && !messages.is_empty()),
                     BodyAction::Answer { outcome, id, .. } => drop(outcome.respond(id.as_ref())),
                     BodyAction::Create(message) => assert!(!live && message.as_request().is_some()),
                     BodyAction::Deliver(message) => assert!(live && message.method() != Some("initialize")),

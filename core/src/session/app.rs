@@ -16,7 +16,7 @@ use crate::id::RequestId;
 use crate::message::{Message, MessageKind, Notification, Response};
 use crate::session::end::EndReason;
 use crate::session::log::Entry;
-use crate::session::stream::{ConnectionKey, Place, RequestKey, RequestStream};
+use crate::session::stream::{ConnectionKey, Place, Reader, RequestKey, RequestStream};
 use crate::session::{Effect, Kind, Phase, Session};
 use crate::time::Timestamp;
 use crate::version::ProtocolVersion;
@@ -64,7 +64,7 @@ impl<X> Session<X> {
             // It follows what it cancels, whatever the app says.
             MessageKind::Notification(note) if note.method == "notifications/cancelled" => {
                 let id = note.request_id.clone();
-                self.cancel_server_request(config, id.as_ref(), message.into_raw());
+                self.cancel_server_request(now, config, id.as_ref(), message.into_raw());
             }
             MessageKind::Notification(note) => {
                 let place = match relation {
@@ -77,7 +77,7 @@ impl<X> Session<X> {
                     Relation::Unrelated => Some(Place::Standalone),
                 };
                 match place {
-                    Some(place) => self.push_note(config, place, message.into_raw()),
+                    Some(place) => self.push_note(now, config, place, message.into_raw()),
                     // About something that is over, which clients report as an error.
                     None => self.counters.notes_dropped += 1,
                 }
@@ -92,7 +92,7 @@ impl<X> Session<X> {
         }
         self.speak(now, related);
         let place = related.map_or(Place::Standalone, |key| Place::Request(key.stream));
-        self.push_note(config, place, raw);
+        self.push_note(now, config, place, raw);
     }
 
     /// The app's answer to a request in flight; for one that isn't, nothing happens. `raw` is the whole JSON-RPC
@@ -128,9 +128,7 @@ impl<X> Session<X> {
             self.phase = Phase::Open;
             self.effects.push_back(Effect::Established);
             // Only now it is known whether the clients of streams that are open already can be made to poll.
-            if let Some(at) = self.next_of_kept(config) {
-                self.expect(at);
-            }
+            self.expect_kept(config);
         } else {
             self.phase = Phase::Failed;
             self.effects.push_back(Effect::End(EndReason::InitializeFailed));
@@ -214,7 +212,7 @@ impl<X> Session<X> {
     }
 
     /// Puts a note where a reader gets it, or drops it where none ever will.
-    pub(super) fn push_note(&mut self, config: &SessionConfig, place: Place, raw: Bytes) {
+    pub(super) fn push_note(&mut self, now: Timestamp, config: &SessionConfig, place: Place, raw: Bytes) {
         let carrier = self.standalone_carrier().is_some();
         let stream = if let Place::Request(key) = place { self.streams.get(key) } else { None };
         let place = match (place, stream) {
@@ -224,30 +222,37 @@ impl<X> Session<X> {
             (Place::Request(_) | Place::Standalone, _) => None,
         };
         match place {
-            Some(place) => self.append(config, place, Entry::Note, raw),
+            Some(place) => self.append(now, config, place, Entry::Note, raw),
             None => self.counters.notes_dropped += 1,
         }
     }
 
     /// Appends to a stream's log and wakes whoever reads it.
-    pub(super) fn append(&mut self, config: &SessionConfig, place: Place, entry: Entry, raw: Bytes) {
-        let ids = self.has_ids(config);
-        let (log, reader) = match place {
+    pub(super) fn append(&mut self, now: Timestamp, config: &SessionConfig, place: Place, entry: Entry, raw: Bytes) {
+        let polls = self.has_polling(config);
+        let (log, reader, moved) = match place {
             Place::Request(key) => {
                 let Some(stream) = self.streams.get_mut(key) else { return };
                 let reader = stream.reader.as_ref().map(|_| ConnectionKey { place, attached: stream.attached });
-                (&mut stream.log, reader)
+                let moved = match &mut stream.reader {
+                    Some(Reader::Streaming { moved, .. }) => Some(moved),
+                    Some(Reader::Held { .. }) | None => None,
+                };
+                (&mut stream.log, reader, moved)
             }
             Place::Standalone => {
                 let standalone = self.standalone.get_or_insert_default();
                 let carrier = standalone.carrier();
-                (&mut standalone.log, carrier)
+                (&mut standalone.log, carrier, standalone.readers.last_mut().map(|reader| &mut reader.moved))
             }
         };
+        if let Some(moved) = moved.filter(|_| !log.has_unread()) {
+            *moved = now;
+        }
         log.push(entry, raw);
         log.trim(config);
-        if ids && log.is_over(config) {
-            self.cut_off(config, place);
+        if polls && log.is_over(config) {
+            self.cut_off(now, config, place);
         }
         let log = match place {
             Place::Request(key) => self.streams.get_mut(key).map(|stream| &mut stream.log),

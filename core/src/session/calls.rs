@@ -48,6 +48,13 @@ impl<X> Session<X> {
         }
     }
 
+    /// Whether `count` notifications of `len` bytes in all would be too many.
+    pub(super) const fn note_calls_are_full(&self, config: &SessionConfig, count: usize, len: usize) -> bool {
+        let calls = self.note_calls;
+        calls.count.saturating_add(count) > config.inbox_count
+            || (calls.count > 0 && calls.bytes.saturating_add(len) > config.inbox_bytes)
+    }
+
     /// A notification goes to the app.
     pub(super) fn begin_note(&mut self, len: usize) {
         if self.delivery == Delivery::Call {

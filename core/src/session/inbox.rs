@@ -32,9 +32,13 @@ impl<X> Inbox<X> {
     /// Whether `len` more bytes would go beyond `times` the bounds. An empty inbox takes anything that the gate lets
     /// through.
     pub(super) fn is_full(&self, config: &SessionConfig, times: usize, len: usize) -> bool {
-        !self.waiting.is_empty()
-            && (self.waiting.len() >= config.inbox_count.saturating_mul(times)
-                || self.bytes.saturating_add(len) > config.inbox_bytes.saturating_mul(times))
+        self.is_full_for(config, times, 1, len)
+    }
+
+    /// The same for `count` more messages.
+    pub(super) fn is_full_for(&self, config: &SessionConfig, times: usize, count: usize, len: usize) -> bool {
+        self.waiting.len().saturating_add(count) > config.inbox_count.saturating_mul(times)
+            || (!self.waiting.is_empty() && self.bytes.saturating_add(len) > config.inbox_bytes.saturating_mul(times))
     }
 
     pub(super) fn push(&mut self, inbound: Inbound<X>) {

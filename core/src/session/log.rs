@@ -216,6 +216,20 @@ impl Log {
         self.remove_at(at).map(|logged| logged.data)
     }
 
+    /// All responses, for an answer that is one array.
+    pub(super) fn take_responses(&mut self) -> Option<Bytes> {
+        let mut array = Vec::new();
+        while let Some(response) = self.take_response() {
+            array.push(if array.is_empty() { b'[' } else { b',' });
+            array.extend_from_slice(&response);
+        }
+        if array.is_empty() {
+            return None;
+        }
+        array.push(b']');
+        Some(array.into())
+    }
+
     /// Forgets everything but the numbers.
     pub(super) fn clear(&mut self) {
         *self = Self { given: self.given, lost: self.given, ..Self::default() };

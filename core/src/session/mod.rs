@@ -15,6 +15,7 @@
 //! Rests on 2025-11-25, basic, transports (sending messages, listening, multiple connections) and cancellation.
 
 mod app;
+mod batch;
 mod calls;
 mod end;
 mod inbox;
@@ -31,6 +32,7 @@ mod tests;
 use std::collections::VecDeque;
 
 pub use app::Relation;
+pub use batch::{BatchAction, BatchCall};
 pub use end::EndReason;
 pub use inbox::Inbound;
 pub use outgoing::{AnswerError, ServerRequestKey};
@@ -315,30 +317,40 @@ impl<X> Session<X> {
                     MessageAction::Open { call: self.deliver(message, context), connection, request }
                 }
             },
-            MessageKind::Notification(note) => {
-                let len = message.raw().len();
-                if self.notes_are_full(config, len) {
+            MessageKind::Notification(_) => {
+                if self.notes_are_full(config, message.raw().len()) {
                     return refuse(None, Outcome::InboxFull { request: false });
                 }
-                let call = if note.method != "notifications/cancelled" || self.cancel(now, config, note) {
-                    self.begin_note(len);
-                    self.deliver(message, context)
-                } else {
-                    None
-                };
-                MessageAction::Accepted { call }
+                MessageAction::Accepted { call: self.take_in(now, config, message, context) }
             }
             MessageKind::Response(response) => {
-                let Some(id) = response.id.clone().filter(|id| self.awaits_answer(id)) else {
-                    self.counters.client_responses_unmatched += 1;
-                    return MessageAction::Accepted { call: None };
-                };
-                if self.inbox_is_full(config, 2, message.raw().len()) {
+                let awaited = response.id.as_ref().is_some_and(|id| self.awaits_answer(id));
+                if awaited && self.inbox_is_full(config, 2, message.raw().len()) {
                     return refuse(None, Outcome::InboxFull { request: false });
                 }
-                self.handle_answer(&id, message, context);
-                MessageAction::Accepted { call: None }
+                MessageAction::Accepted { call: self.take_in(now, config, message, context) }
             }
+        }
+    }
+
+    /// Takes in a notification or a response, for which there is room.
+    fn take_in(&mut self, now: Timestamp, config: &SessionConfig, message: Message, context: X) -> Option<Inbound<X>> {
+        match message.kind() {
+            MessageKind::Notification(note) => {
+                if note.method == "notifications/cancelled" && !self.cancel(now, config, note) {
+                    return None;
+                }
+                self.begin_note(message.raw().len());
+                self.deliver(message, context)
+            }
+            MessageKind::Response(response) => {
+                match response.id.clone().filter(|id| self.awaits_answer(id)) {
+                    Some(id) => self.handle_answer(&id, message, context),
+                    None => self.counters.client_responses_unmatched += 1,
+                }
+                None
+            }
+            MessageKind::Request(_) => None,
         }
     }
 

@@ -196,7 +196,7 @@ impl<X> Session<X> {
         }
         let until = now.saturating_add(config.server_request_timeout);
         self.outgoing.insert(id.clone(), ServerRequest { untaken_until: Some(until), ..request });
-        self.append(config, place, Entry::Request(id), raw);
+        self.append(now, config, place, Entry::Request(id), raw);
         self.expect(until);
         Ok(())
     }
@@ -227,7 +227,13 @@ impl<X> Session<X> {
 
     /// The app takes its request back. If a connection has taken it already, the client is told: the same way, or
     /// through the standalone stream if that is closed by now.
-    pub(super) fn cancel_server_request(&mut self, config: &SessionConfig, id: Option<&RequestId>, note: Bytes) {
+    pub(super) fn cancel_server_request(
+        &mut self,
+        now: Timestamp,
+        config: &SessionConfig,
+        id: Option<&RequestId>,
+        note: Bytes,
+    ) {
         let Some((id, request)) = id.and_then(|id| Some((id, self.outgoing.remove(id)?))) else {
             // About something that is over.
             self.counters.notes_dropped += 1;
@@ -240,7 +246,7 @@ impl<X> Session<X> {
             Place::Request(key) if self.streams.get(key).is_some_and(RequestStream::has_wire) => request.place,
             Place::Request(_) | Place::Standalone => Place::Standalone,
         };
-        self.push_note(config, place, note);
+        self.push_note(now, config, place, note);
     }
 
     /// A connection has taken it: from now on the client decides how long it takes.

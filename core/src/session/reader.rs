@@ -7,7 +7,7 @@ use crate::config::{ResponseMode, SessionConfig};
 use crate::id::EventId;
 use crate::message::{Message, MessageKind};
 use crate::outcome::Outcome;
-use crate::session::log::Entry;
+use crate::session::log::{Entry, Log};
 use crate::session::stream::{Closing, ConnectionKey, Place, Reader, StandaloneReader};
 use crate::session::{Effect, Kind, Phase, Session};
 use crate::slab::Key;
@@ -86,7 +86,8 @@ impl<X> Session<X> {
                 // An error decides the status, which a stream could not carry.
                 ResponseMode::Sse => alone && modern && stream.log.first_data().is_some_and(is_error),
             };
-            match one_body.then(|| stream.log.take_response()).flatten() {
+            let take = if stream.batch { Log::take_responses } else { Log::take_response };
+            match one_body.then(|| take(&mut stream.log)).flatten() {
                 Some(response) => Head::Json(response),
                 None => Head::Stream,
             }
@@ -99,7 +100,7 @@ impl<X> Session<X> {
         };
         match head {
             Head::Stream => {
-                stream.reader = Some(Reader::Streaming { begun: false, since: now });
+                stream.reader = Some(Reader::Streaming { begun: false, since: now, moved: now });
                 self.expect_pause(now, config);
             }
             Head::Hold { .. } | Head::Json(_) | Head::Refuse(_) => self.remove_stream(key),
@@ -132,12 +133,12 @@ impl<X> Session<X> {
             None if self.draining => Err(Outcome::ShuttingDown),
             None => {
                 let after = last_event_id.filter(|_| self.has_ids(config)).map(|id| id.sequence.get());
-                Ok(self.open_standalone(config, after))
+                Ok(self.open_standalone(now, config, after))
             }
         }
     }
 
-    fn open_standalone(&mut self, config: &SessionConfig, after: Option<u64>) -> ConnectionKey {
+    fn open_standalone(&mut self, now: Timestamp, config: &SessionConfig, after: Option<u64>) -> ConnectionKey {
         let standalone = self.standalone.get_or_insert_default();
         standalone.attached = standalone.attached.wrapping_add(1);
         let attached = standalone.attached;
@@ -158,11 +159,18 @@ impl<X> Session<X> {
             // Forgotten at once, so that sockets which never take their end can't pile up here.
             gone.push(standalone.readers.remove(0));
         }
-        standalone.readers.push(StandaloneReader { attached, begun: false, resumed: after.is_some(), closing: None });
+        standalone.readers.push(StandaloneReader {
+            attached,
+            begun: false,
+            moved: now,
+            resumed: after.is_some(),
+            closing: None,
+        });
         for reader in gone {
             let connection = ConnectionKey { place: Place::Standalone, attached: reader.attached };
             self.effects.push_back(Effect::WakeConnection(connection));
         }
+        self.expect_kept(config);
         ConnectionKey { place: Place::Standalone, attached }
     }
 
@@ -194,7 +202,8 @@ impl<X> Session<X> {
         let primes = self.has_polling(config);
         let stream = self.streams.get_mut(key).filter(|stream| stream.attached == connection.attached);
         let Some(stream) = stream else { return ReaderOutput::Finished };
-        let Some(Reader::Streaming { begun, .. }) = &mut stream.reader else { return ReaderOutput::Finished };
+        let Some(Reader::Streaming { begun, moved, .. }) = &mut stream.reader else { return ReaderOutput::Finished };
+        *moved = now;
         let begun = std::mem::replace(begun, true);
         let (over, pause) = (stream.open == 0, stream.pause);
         if !begun && primes && !stream.is_known() {
@@ -246,6 +255,7 @@ impl<X> Session<X> {
         let Some(reader) = standalone.readers.iter_mut().find(|reader| reader.attached == connection.attached) else {
             return ReaderOutput::Finished;
         };
+        reader.moved = now;
         let begun = std::mem::replace(&mut reader.begun, true);
         let (closing, resumed) = (reader.closing, reader.resumed);
         if !begun && primes && !resumed {
@@ -259,7 +269,7 @@ impl<X> Session<X> {
                 if let Closing::Retry(retry) = closing {
                     sse::write_retry(out, retry);
                 }
-                self.drop_standalone_reader(connection);
+                self.drop_standalone_reader(now, config, connection);
                 ReaderOutput::Finished
             }
             (_, None) => {
@@ -282,7 +292,7 @@ impl<X> Session<X> {
         let key = match connection.place {
             Place::Request(key) => key,
             Place::Standalone => {
-                self.drop_standalone_reader(connection);
+                self.drop_standalone_reader(now, config, connection);
                 return Disconnect::Done;
             }
         };
@@ -328,6 +338,7 @@ impl<X> Session<X> {
         stream.pause = None;
         if stream.is_known() {
             stream.log.settle();
+            self.expect_kept(config);
         } else {
             let unread = std::mem::take(&mut stream.log);
             self.counters.notes_dropped += unread.notes();
@@ -372,19 +383,23 @@ impl<X> Session<X> {
         output
     }
 
-    fn drop_standalone_reader(&mut self, connection: ConnectionKey) {
+    fn drop_standalone_reader(&mut self, now: Timestamp, config: &SessionConfig, connection: ConnectionKey) {
         let Some(standalone) = &mut self.standalone else { return };
         let carried = standalone.carrier() == Some(connection);
         standalone.readers.retain(|reader| reader.attached != connection.attached);
         if carried {
             standalone.log.settle();
+            self.expect_kept(config);
         }
-        self.after_carrier();
+        self.after_carrier(now);
     }
 
     /// A connection of the standalone stream has gone.
-    pub(super) fn after_carrier(&mut self) {
-        let Some(standalone) = &self.standalone else { return };
+    pub(super) fn after_carrier(&mut self, now: Timestamp) {
+        let Some(standalone) = &mut self.standalone else { return };
+        if let Some(carrier) = standalone.readers.last_mut() {
+            carrier.moved = now;
+        }
         match standalone.carrier() {
             None => self.give_up_standalone(),
             // When the carrier goes, the next carries on with what nobody has taken.

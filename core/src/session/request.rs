@@ -42,7 +42,19 @@ impl<X> Session<X> {
         request: &Request,
         mode: ResponseMode,
     ) -> Option<(RequestKey, ConnectionKey)> {
-        let initialize = self.kind == Kind::Session && request.initialize.is_some();
+        self.open_stream_of(now, config, &[request], mode, false)
+    }
+
+    /// The same for the requests of a batch, all or none; gives the first.
+    pub(super) fn open_stream_of(
+        &mut self,
+        now: Timestamp,
+        config: &SessionConfig,
+        requests: &[&Request],
+        mode: ResponseMode,
+        batch: bool,
+    ) -> Option<(RequestKey, ConnectionKey)> {
+        let initialize = self.kind == Kind::Session && requests.iter().any(|request| request.initialize.is_some());
         let window = match mode {
             ResponseMode::Json => None,
             // The status is the app's answer, so that it is worth waiting for; but a proxy must hear something in time.
@@ -51,20 +63,25 @@ impl<X> Session<X> {
             ResponseMode::Auto => Some(config.auto_window),
             ResponseMode::Sse => Some(Duration::ZERO),
         };
-        self.serial += 1;
-        let member = Member {
-            id: request.id.clone(),
-            token: request.progress_token.clone(),
-            open: true,
-            serial: self.serial,
-            since: now,
-            spoken: now,
-        };
+        let serial = &mut self.serial;
+        let members = Members::new(requests.iter().map(|request| {
+            *serial += 1;
+            Member {
+                id: request.id.clone(),
+                token: request.progress_token.clone(),
+                open: true,
+                serial: *serial,
+                since: now,
+                spoken: now,
+            }
+        }))?;
+        let open = members.len();
         let stream = self.streams.insert(RequestStream {
             initialize,
+            batch,
             log: Log::default(),
-            members: Members::one(member),
-            open: 1,
+            members,
+            open,
             reader: Some(Reader::Held { mode, until: window.map(|window| now.saturating_add(window)) }),
             attached: 0,
             number: 0,
@@ -74,8 +91,10 @@ impl<X> Session<X> {
             refusal: None,
         })?;
         let key = RequestKey { stream, position: 0 };
-        self.in_flight.insert(request.id.clone(), key);
-        self.counters.requests += 1;
+        for (position, request) in (0..).zip(requests) {
+            self.in_flight.insert(request.id.clone(), RequestKey { stream, position });
+            self.counters.requests += 1;
+        }
         if initialize {
             let until = now.saturating_add(config.start_timeout);
             self.phase = Phase::Starting { request: key, until };
@@ -124,7 +143,15 @@ impl<X> Session<X> {
         self.in_flight.remove(&member.id);
         stream.open -= 1;
         match stream.reader {
-            Some(Reader::Held { .. }) => stream.refusal = Some(Box::new(outcome)),
+            // Of a batch, some may have an answer: the head can't speak for all of them.
+            Some(Reader::Held { .. }) if stream.batch && outcome.code().is_some() => {
+                stream.answers += 1;
+                stream.log.push(Entry::Response, outcome.to_message(&member.id));
+            }
+            Some(Reader::Held { .. }) if stream.open == 0 && stream.answers == 0 => {
+                stream.refusal = Some(Box::new(outcome));
+            }
+            Some(Reader::Held { .. }) => {}
             Some(Reader::Streaming { .. }) | None if outcome.code().is_some() => {
                 let error = outcome.to_message(&member.id);
                 stream.answers += 1;

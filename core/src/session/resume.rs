@@ -19,6 +19,9 @@ use crate::slab::Key;
 use crate::sse;
 use crate::time::Timestamp;
 
+/// A reader for which something has waited so long, and more than may, is not behind but stuck.
+const STALLED: Duration = Duration::from_secs(5);
+
 /// What a session keeps so that its streams can be resumed.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
@@ -47,13 +50,19 @@ impl Kept {
 
     /// The stream is gone, or somebody reads it again.
     fn forget_finished(&mut self, number: u64) {
-        let Some(at) = self.finished.iter().position(|finished| finished.number == number) else { return };
-        if let Some(finished) = self.finished.remove(at) {
-            self.bytes -= finished.bytes;
+        if let Some(at) = self.finished.iter().position(|finished| finished.number == number) {
+            self.take_finished(at);
         }
+    }
+
+    /// Takes one from those that have finished.
+    fn take_finished(&mut self, at: usize) -> Option<Key> {
+        let finished = self.finished.remove(at)?;
+        self.bytes -= finished.bytes;
         if self.finished.is_empty() && self.finished.capacity() > LARGE {
             self.finished = VecDeque::new();
         }
+        Some(finished.key)
     }
 }
 
@@ -136,9 +145,10 @@ impl<X> Session<X> {
         }
         stream.attached = stream.attached.wrapping_add(1);
         stream.pause = None;
-        stream.reader = Some(Reader::Streaming { begun: false, since: now });
+        stream.reader = Some(Reader::Streaming { begun: false, since: now, moved: now });
         let connection = ConnectionKey { place: Place::Request(key), attached: stream.attached };
-        self.expect_pause(now, config);
+        // A stream that has finished was kept as a whole; now its events are of their own age again.
+        self.expect_kept(config);
         Ok(connection)
     }
 
@@ -174,24 +184,30 @@ impl<X> Session<X> {
         }
     }
 
-    /// More waits for the reader of this stream than may: its connection ends, and it can come back for what is there
-    /// then. One whose client knows of no event could not: for that one, notes have to go.
-    pub(super) fn cut_off(&mut self, config: &SessionConfig, place: Place) {
+    /// More waits for the reader of this stream than may. One that has stalled is cut off: its client expects that, and can come
+    /// back for what is there then. For one that is merely behind for a moment, notes have to go; so too for one whose client
+    /// knows of no event, after which it could come back.
+    pub(super) fn cut_off(&mut self, now: Timestamp, config: &SessionConfig, place: Place) {
+        let stalled = |moved: Timestamp| now.saturating_since(moved) >= STALLED;
         match place {
             Place::Request(key) => {
                 let Some(stream) = self.streams.get_mut(key).filter(|stream| stream.is_known()) else { return };
-                if stream.reader.is_some() {
+                if matches!(stream.reader, Some(Reader::Streaming { moved, .. }) if stalled(moved)) {
                     stream.pause = Some(Pause::at_once(config.retry));
                     stream.log.settle();
+                    self.expect_kept(config);
                 }
             }
             Place::Standalone => {
                 let Some(standalone) = &mut self.standalone else { return };
-                let Some(carrier) = standalone.readers.pop_if(|reader| reader.begun) else { return };
+                let Some(carrier) = standalone.readers.pop_if(|reader| reader.begun && stalled(reader.moved)) else {
+                    return;
+                };
                 standalone.log.settle();
                 let carrier = ConnectionKey { place, attached: carrier.attached };
                 self.effects.push_back(Effect::WakeConnection(carrier));
-                self.after_carrier();
+                self.after_carrier(now);
+                self.expect_kept(config);
             }
         }
     }
@@ -229,31 +245,32 @@ impl<X> Session<X> {
 
     /// Forgets finished streams while there are too many, first those that were read to their end. The newest stays.
     fn bound_finished(&mut self, config: &SessionConfig) {
-        while let Some(kept) = &self.kept
+        while let Some(kept) = &mut self.kept
             && kept.finished.len() > 1
             && (kept.finished.len() > config.log_count || kept.bytes > config.log_bytes)
         {
-            let older = kept.finished.iter().take(kept.finished.len() - 1);
             let read =
-                |finished: &&Finished| self.streams.get(finished.key).is_none_or(|stream| !stream.log.has_unread());
-            let first = older.clone().find(read).or_else(|| older.clone().next());
-            let Some(key) = first.map(|finished| finished.key) else { return };
+                |finished: &Finished| self.streams.get(finished.key).is_none_or(|stream| !stream.log.has_unread());
+            let first = kept.finished.iter().take(kept.finished.len() - 1).position(read);
+            let Some(key) = kept.take_finished(first.unwrap_or(0)) else { return };
             self.remove_stream(key);
         }
     }
 
     /// The session is over: nobody comes back.
     pub(super) fn forget_finished(&mut self) {
-        while let Some(key) = self.kept.as_ref().and_then(|kept| kept.finished.front()).map(|first| first.key) {
+        while let Some(key) = self.kept.as_mut().and_then(|kept| kept.take_finished(0)) {
             self.remove_stream(key);
         }
     }
 
     /// Forgets what is too old to be resumed.
     pub(super) fn expire_kept(&mut self, now: Timestamp, config: &SessionConfig) {
-        let is_due = |finished: &&Finished| finished.at.saturating_add(config.log_age) <= now;
-        while let Some(first) = self.kept.as_ref().and_then(|kept| kept.finished.front()).filter(is_due) {
-            let key = first.key;
+        let is_due = |finished: &Finished| finished.at.saturating_add(config.log_age) <= now;
+        while let Some(kept) = &mut self.kept
+            && kept.finished.front().is_some_and(is_due)
+            && let Some(key) = kept.take_finished(0)
+        {
             self.remove_stream(key);
         }
         for stream in self.streams.values_mut().filter(|stream| !is_finished(stream)) {
@@ -274,6 +291,13 @@ impl<X> Session<X> {
             stream.pause = Some(Pause::new(config.retry));
             let connection = ConnectionKey { place: Place::Request(key), attached: stream.attached };
             self.effects.push_back(Effect::WakeConnection(connection));
+        }
+    }
+
+    /// Something of this may be due earlier than was known: a cursor was moved, or a revision has become known.
+    pub(super) fn expect_kept(&mut self, config: &SessionConfig) {
+        if let Some(at) = self.next_of_kept(config) {
+            self.expect(at);
         }
     }
 

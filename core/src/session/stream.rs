@@ -39,6 +39,8 @@ pub(super) enum Place {
 pub(super) struct RequestStream {
     /// Whether it answers `initialize`.
     pub(super) initialize: bool,
+    /// Whether its requests came in an array, so that one JSON body is one too.
+    pub(super) batch: bool,
     pub(super) log: Log,
     pub(super) members: Members,
     /// How many of them have no answer yet.
@@ -62,8 +64,9 @@ pub(super) struct RequestStream {
 pub(super) enum Reader {
     /// Its head has not left: JSON, a stream or an error are still to be chosen.
     Held { mode: ResponseMode, until: Option<Timestamp> },
-    /// Events are on their way, `since` the head left. `begun`: the first byte has been written.
-    Streaming { begun: bool, since: Timestamp },
+    /// Events are on their way, `since` the head left. `begun`: the first byte has been written. `moved`: when it last read, or what
+    /// it has not read began to wait.
+    Streaming { begun: bool, since: Timestamp, moved: Timestamp },
 }
 
 /// How the server ends a connection before the stream's end.
@@ -109,8 +112,14 @@ pub(super) struct Member {
 }
 
 impl Members {
-    pub(super) const fn one(first: Member) -> Self {
-        Self { first, more: Vec::new() }
+    /// `None` if there are none.
+    pub(super) fn new(mut members: impl Iterator<Item = Member>) -> Option<Self> {
+        let first = members.next()?;
+        Some(Self { first, more: members.collect() })
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        1 + u32::try_from(self.more.len()).unwrap_or(u32::MAX - 1)
     }
 
     pub(super) fn get(&self, position: u32) -> Option<&Member> {
@@ -123,8 +132,7 @@ impl Members {
 
     /// The handles of the requests of the stream `stream`, whose members these are.
     pub(super) fn keys(&self, stream: Key) -> impl Iterator<Item = RequestKey> + use<> {
-        let count = 1 + u32::try_from(self.more.len()).unwrap_or(u32::MAX - 1);
-        (0..count).map(move |position| RequestKey { stream, position })
+        (0..self.len()).map(move |position| RequestKey { stream, position })
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Member> {
@@ -170,6 +178,8 @@ pub(super) struct Standalone {
 pub(super) struct StandaloneReader {
     pub(super) attached: u32,
     pub(super) begun: bool,
+    /// When it last read, or what it has not read began to wait.
+    pub(super) moved: Timestamp,
     /// It has come with the id of an event, and needs none to begin with.
     pub(super) resumed: bool,
     /// It is to end, the one that carries the messages after those in the log.

@@ -40,10 +40,13 @@ impl Model {
 
     fn append(&mut self, dest: Dest, kind: Kind, raw: String) {
         let limits = self.limits();
+        if self.log(dest).next_unread().is_none() {
+            self.begins_to_wait(dest);
+        }
         let log = self.log(dest);
         log.push(kind, raw);
         log.trim(limits);
-        if self.config.resume && self.log(dest).is_over(limits) {
+        if self.polls() && self.log(dest).is_over(limits) {
             self.cut_off(dest);
         }
         self.counts.notes_dropped += self.log(dest).enforce(limits);

@@ -43,6 +43,8 @@ pub(super) enum Reader {
     Streaming {
         begun: bool,
         since: Timestamp,
+        /// When it last read, or what it has not read began to wait.
+        moved: Timestamp,
     },
     /// The client has left, before (`None`) or after the session could go on without it.
     Left(Option<Timestamp>),
@@ -78,6 +80,7 @@ pub(super) struct Request {
 pub(super) struct Get {
     pub(super) number: usize,
     pub(super) begun: bool,
+    pub(super) moved: Timestamp,
     /// It came with the id of an event.
     pub(super) resumed: bool,
     /// Whether it is to end, and when the client should come back.
@@ -396,6 +399,9 @@ impl Model {
             self.get_log.settle();
         }
         self.gets.retain(|get| get.number != number);
+        if let Some(carrier) = self.gets.last_mut() {
+            carrier.moved = self.now;
+        }
         self.give_up_get();
     }
 

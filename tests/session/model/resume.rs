@@ -185,18 +185,43 @@ impl Model {
         }
     }
 
+    fn stuck(&self, moved: Timestamp) -> bool {
+        moved.saturating_add(std::time::Duration::from_secs(5)) <= self.now
+    }
+
+    pub(super) fn begins_to_wait(&mut self, dest: Dest) {
+        let now = self.now;
+        match dest {
+            Dest::Request(at) => {
+                if let Reader::Streaming { moved, .. } = &mut self.requests[at].reader {
+                    *moved = now;
+                }
+            }
+            Dest::Get => {
+                if let Some(carrier) = self.gets.last_mut() {
+                    carrier.moved = now;
+                }
+            }
+        }
+    }
+
     /// More waits than may.
     pub(super) fn cut_off(&mut self, dest: Dest) {
         match dest {
             Dest::Request(at) => {
-                if self.attached(at) && self.requests[at].log.given > 0 {
+                let stuck = matches!(self.requests[at].reader, Reader::Streaming { moved, .. } if self.stuck(moved));
+                if stuck && self.requests[at].log.given > 0 {
                     self.requests[at].pause = Some((true, 1_000));
                     self.requests[at].log.settle();
                 }
             }
             Dest::Get => {
-                if self.gets.pop_if(|get| get.begun).is_some() {
+                if self.gets.last().is_some_and(|get| get.begun && self.stuck(get.moved)) {
+                    self.gets.pop();
                     self.get_log.settle();
+                    if let Some(carrier) = self.gets.last_mut() {
+                        carrier.moved = self.now;
+                    }
                     self.give_up_get();
                 }
             }
@@ -266,7 +291,7 @@ impl Model {
         self.counts.released += u32::from(matches!(request.reader, Reader::Left(Some(_))));
         request.log.cursor = after;
         request.pause = None;
-        request.reader = Reader::Streaming { begun: false, since: now };
+        request.reader = Reader::Streaming { begun: false, since: now, moved: now };
         request.connection = connection;
         self.finished.retain(|finished| finished.request != at);
         None
@@ -294,7 +319,7 @@ impl Model {
         if self.gets.len() >= self.config.max_standalone {
             self.gets.remove(0);
         }
-        self.gets.push(Get { number, begun: false, resumed: after.is_some(), closing: None });
+        self.gets.push(Get { number, begun: false, moved: self.now, resumed: after.is_some(), closing: None });
         None
     }
 

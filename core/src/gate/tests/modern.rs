@@ -36,7 +36,7 @@ fn posted_at(gate: &Gate, served: Eras, fields: &[(&str, Option<&str>)], body: &
             served,
             &head.headers,
             &post,
-            post.look_up().is_some(),
+            post.look_up().map(|_| None),
             Bytes::copy_from_slice(body.as_bytes()),
         )),
         other @ (HeadAction::Delete(_) | HeadAction::Get(_)) => panic!("{other:?}"),
@@ -51,6 +51,7 @@ fn posted(served: Eras, fields: &[(&str, Option<&str>)], body: &str) -> Result<&
             assert_eq!(id, is_request.then_some(RequestId::Number(7)), "{era:?} {body}");
             Err(outcome)
         }
+        BodyAction::Batch(_) => Ok("batch"),
         BodyAction::Create(_) => Ok("create"),
         BodyAction::Deliver(_) => Ok("deliver"),
         BodyAction::Sessionless(request) => {
@@ -162,7 +163,7 @@ fn a_legacy_endpoint_does_not_pass_for_a_modern_one() {
     let Ok(BodyAction::Sessionless(request)) = action else { panic!("{action:?}") };
     assert_eq!(gate().refuse_modern(&request), (found, Some(RequestId::Number(7))));
     let post = post_at(Eras::BOTH, &[VERSION]);
-    let action = gate().body(Eras::LEGACY, &HeaderMap::new(), &post, false, Bytes::from_static(b"{"));
+    let action = gate().body(Eras::LEGACY, &HeaderMap::new(), &post, None, Bytes::from_static(b"{"));
     assert!(matches!(action, BodyAction::Answer { era: Era::Legacy, outcome: Outcome::NotJson, .. }), "{action:?}");
 }
 
@@ -546,7 +547,7 @@ fn no_bytes_make_the_ladder_panic_or_let_a_lie_pass() {
             0 => call.clone().into_bytes(),
             _ => random.mutate(&bodies, alphabet),
         };
-        match gate.body(Eras::BOTH, &head.headers, &post, false, Bytes::from(body)) {
+        match gate.body(Eras::BOTH, &head.headers, &post, None, Bytes::from(body)) {
             BodyAction::Sessionless(request) => {
                 passed += 1;
                 let only = |name: &str| {
@@ -565,6 +566,7 @@ fn no_bytes_make_the_ladder_panic_or_let_a_lie_pass() {
                 refused += 1;
                 drop(outcome.respond_in(era, id.as_ref()));
             }
+            BodyAction::Batch(messages) => panic!("{messages:?}"),
             BodyAction::Create(message) | BodyAction::Deliver(message) | BodyAction::Stateless(message) => {
                 panic!("{message:?}")
             }

@@ -1,6 +1,7 @@
 //! One test for each rule of a session, over a rig that drains the effects after every call.
 
 mod answers;
+mod batches;
 mod endings;
 mod heads;
 mod inbox;
