@@ -197,7 +197,9 @@ fn with_tokens_nobody_gets_in_without_one() {
     let (tokens, started) = (Scratch::new("tokens"), Scratch::new("started"));
     std::fs::write(&tokens.0, "alice t0ken-of-alice\nbob t0ken-of-bob\n").unwrap();
     let script = format!("touch {}; cat >/dev/null", started.path());
-    let arguments = ["--log-level", "trace", "--bearer-tokens", tokens.path(), "--", "sh", "-c", &script];
+    // Nor is one asked which eras it speaks.
+    let options = ["--log-level", "trace", "--eras", "legacy", "--bearer-tokens", tokens.path()];
+    let arguments = [&options[..], &["--", "sh", "-c", &script]].concat();
     let mut running = Running::start(&arguments);
     for number in 0..20 {
         let line =
