@@ -99,7 +99,7 @@
 //! // ... and its body, a valid `initialize`, which opens a session.
 //! let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{
 //!     "protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"example","version":"1"}}}"#;
-//! let action = gate.body(Eras::LEGACY, &head.headers, &post, false, Bytes::from(body));
+//! let action = gate.body(Eras::LEGACY, &head.headers, &post, None, Bytes::from(body));
 //! let BodyAction::Create(message) = action else { panic!("refused") };
 //! let head = RequestHead { session: None, principal: &"alice", may_create: true };
 //! let mut ids = || SessionId::from_bytes([7; 16]); // a driver takes the bits from the system

@@ -37,7 +37,7 @@
 //! assert_eq!(post.look_up(), None);
 //! let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":
 //!     {"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
-//! let action = gate.body(Eras::LEGACY, &head.headers, &post, false, Bytes::from(body));
+//! let action = gate.body(Eras::LEGACY, &head.headers, &post, None, Bytes::from(body));
 //! assert!(matches!(action, BodyAction::Create(_)));
 //! # Ok::<(), sessile_core::ConfigError>(())
 //! ```
