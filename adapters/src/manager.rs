@@ -28,7 +28,7 @@ pub use stats::{RefusedCounts, RequestCounts, Stats};
 
 use crate::app::{App, Backend, Calls, Handler, Tasks};
 use crate::clock::RuntimeClock;
-use crate::http::McpService;
+use crate::http::{McpService, Tools};
 use crate::runtime::{Runtime, Timer, timeout_at};
 
 /// Serves one app to many clients, each in a session of its own.
@@ -46,6 +46,7 @@ pub(crate) struct Shared<R: Runtime, B: Backend> {
     pub(crate) runtime: R,
     /// The eras that are served where the app speaks them.
     pub(crate) eras: Eras,
+    pub(crate) tools: Tools,
     phase: AtomicU8,
 }
 
@@ -159,7 +160,15 @@ impl<R: Runtime, B: Backend> Builder<R, B> {
         };
         let (hub, requests) = (hub(false, self.hooks)?, hub(true, HookSet::default())?);
         let phase = AtomicU8::new(BUILT);
-        let shared = Shared { backend: self.backend, eras: self.eras, hub, requests, runtime: self.runtime, phase };
+        let shared = Shared {
+            backend: self.backend,
+            eras: self.eras,
+            hub,
+            requests,
+            runtime: self.runtime,
+            tools: Tools::default(),
+            phase,
+        };
         Ok(Manager { shared: Arc::new(shared) })
     }
 }

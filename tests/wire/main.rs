@@ -31,3 +31,4 @@ mod shutdown;
 mod socket;
 mod stateless;
 mod streams;
+mod tools;

@@ -13,9 +13,11 @@ mod read;
 #[cfg(feature = "hyper")]
 mod serve;
 mod service;
+mod tools;
 
 pub use authenticate::{Authenticate, BearerTokens, BearerTokensError, CredentialsError};
 pub use body::Body;
 #[cfg(feature = "hyper")]
 pub use serve::{ServeConfig, serve};
 pub use service::{McpService, ResponseFuture};
+pub(crate) use tools::Tools;

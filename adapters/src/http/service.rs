@@ -25,6 +25,7 @@ use super::authenticate::{Authenticate, CredentialsError};
 use super::body::Body;
 use super::exchange::{Answer, Call, Connection, era_of, stream, take_in};
 use super::read::{ReadError, discard, read_body};
+use super::tools;
 use crate::app::sealed::Sealed;
 use crate::app::{Answering, Backend, Context, Half, poll_guarded};
 use crate::manager::Shared;
@@ -180,6 +181,10 @@ async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
                     open.serve(&shared, parts, &principal, message).await
                 }
                 BodyAction::Sessionless(ModernRequest { message, mode, .. }) => {
+                    if let Err(outcome) = tools::check(&shared, &parts, &principal, &message).await {
+                        let id = message.as_request().map(|request| &request.id);
+                        return outcome.respond_in(Era::Modern, id).map(Body::whole);
+                    }
                     let open = Open { hub: &shared.requests, kind: Kind::Modern, mode };
                     open.serve(&shared, parts, &principal, message).await
                 }
@@ -262,15 +267,15 @@ fn open_stream<R: Runtime, B: Backend>(
 }
 
 /// What a message opens: a session, or what stands for one while it is served.
-struct Open<'a, S> {
-    hub: &'a Arc<Hub<S>>,
-    kind: Kind,
-    mode: ResponseMode,
+pub(super) struct Open<'a, S> {
+    pub(super) hub: &'a Arc<Hub<S>>,
+    pub(super) kind: Kind,
+    pub(super) mode: ResponseMode,
 }
 
 impl<S: Send + Sync + 'static> Open<'_, S> {
     /// The session exists before its app hears of it.
-    async fn serve<R: Runtime, B: Backend + Sealed<State = S>>(
+    pub(super) async fn serve<R: Runtime, B: Backend + Sealed<State = S>>(
         self,
         shared: &Arc<Shared<R, B>>,
         parts: Parts,

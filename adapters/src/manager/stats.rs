@@ -36,6 +36,9 @@ pub struct Stats {
     pub client_responses_unmatched: u64,
     /// Sessions that have ended, by reason.
     pub closed: ClosedCounts,
+    /// Calls of tools in the modern era whose headers were not checked against their parameters, since the app's list of tools could not
+    /// be had.
+    pub header_checks_skipped: u64,
     /// Notifications of apps dropped for want of room or of a way to the client.
     pub notes_dropped: u64,
     /// Sessions that were opened.
@@ -44,7 +47,8 @@ pub struct Stats {
     pub refused: RefusedCounts,
     /// HTTP requests that the table of the sessions has rejected, by reason. Each is among `refused` too.
     pub rejected: RejectedCounts,
-    /// Requests of clients that were taken in, `initialize` included.
+    /// Requests of clients that were taken in, `initialize` included; in the modern era also the lists of tools that are asked for here
+    /// so that headers can be checked.
     pub requests: RequestCounts,
     /// Requests that clients have cancelled.
     pub requests_cancelled: u64,
@@ -137,6 +141,7 @@ impl Stats {
             cancellations_unmatched: sum(|of| of.cancellations_unmatched),
             client_responses_unmatched: sum(|of| of.client_responses_unmatched),
             closed: of_sessions.closed,
+            header_checks_skipped: 0,
             notes_dropped: sum(|of| of.notes_dropped),
             opened: of_sessions.opened,
             refused: sessions.totals.refused(),
