@@ -245,7 +245,7 @@ impl World {
         let live: Vec<_> = self.table.sessions().map(|(key, _)| key).collect();
         for key in live {
             if let Some(session) = self.sessions.get_mut(&key) {
-                session.begin_drain(&self.config.session);
+                session.begin_drain(self.now, &self.config.session);
             }
             self.settle(key);
         }

@@ -82,6 +82,21 @@ async fn a_subscription_ends_when_its_client_goes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_a_subscription_with_its_result_and_waits_for_none() {
+    let (manager, service) = serve(Demo::new());
+    let client = Client::modern(service, json!({}));
+    let (id, _, mut events) = listen(&client, json!({ "resourceSubscriptions": [TOUCHED] })).await;
+    let start = Instant::now();
+    let reading = tokio::spawn(async move { (events.next().await, events.next().await.is_none()) });
+    manager.shutdown(Duration::from_secs(10), Duration::from_secs(10)).await.expect("running");
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    let (last, over) = reading.await.expect("no panic");
+    let result = json!({ "resultType": "complete", "_meta": { "io.modelcontextprotocol/subscriptionId": id } });
+    assert_eq!(last.expect("a result"), json!({ "jsonrpc": "2.0", "id": id, "result": result }));
+    assert!(over);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_subscription_must_say_to_what() {
     let client = Client::modern(serve(Demo::new()).1, json!({}));
     for params in [

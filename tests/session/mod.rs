@@ -231,7 +231,7 @@ impl Bench {
                 }
             }
             Step::Drain => {
-                self.session.begin_drain(&self.config);
+                self.session.begin_drain(self.now, &self.config);
                 self.model.drain();
             }
             Step::End(reason) => {

@@ -396,13 +396,14 @@ impl<S> Hub<S> {
     /// Refuses new work; what is in flight goes on.
     pub(crate) fn begin_shutdown(&self) {
         self.draining.store(true, Ordering::Relaxed);
+        let now = self.now();
         let mut tables = self.lock();
         tables.table.begin_shutdown();
         let cells: Vec<_> = tables.cells.iter().flatten().cloned().collect();
         drop(tables);
         for cell in cells {
             let mut inner = cell.lock();
-            inner.session.begin_drain(&self.config.session);
+            inner.session.begin_drain(now, &self.config.session);
             self.settle(&cell, inner);
         }
     }

@@ -7,7 +7,7 @@ use crate::message::Message;
 use crate::outcome::Outcome;
 use crate::session::inbox::Inbound;
 use crate::session::stream::{Closing, ConnectionKey, Place, RequestKey};
-use crate::session::{Delivery, Effect, Phase, Session};
+use crate::session::{Delivery, Effect, Kind, Phase, Session};
 use crate::time::Timestamp;
 
 /// Why a session is over, as far as its open requests are concerned.
@@ -58,9 +58,28 @@ impl<X> Session<X> {
 
     /// No new requests and no new GET from now on, and the open GETs end with a word on when to come back, the newest after
     /// what waits for it. What is in flight goes on.
-    pub fn begin_drain(&mut self, config: &SessionConfig) {
+    ///
+    /// In the modern era a subscription ends here with its closing result, since its app would never answer it (2026-07-28, subscriptions,
+    /// graceful closure).
+    pub fn begin_drain(&mut self, now: Timestamp, config: &SessionConfig) {
         self.draining = true;
         self.close_standalone(Closing::Retry(config.retry));
+        if self.kind == Kind::Modern {
+            self.close_subscriptions(now, config);
+        }
+    }
+
+    fn close_subscriptions(&mut self, now: Timestamp, config: &SessionConfig) {
+        let subscriptions: Vec<RequestKey> = self.in_flight.iter().map(|(_, key)| *key).collect();
+        for key in subscriptions {
+            let Some(member) = self.member(key).filter(|member| member.subscription) else { continue };
+            let id = member.id.to_json();
+            let result = format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}}}}}"#
+            );
+            self.handle_response(now, config, key, result.into());
+            self.effects.push_back(Effect::WakeCall(key));
+        }
     }
 
     /// Ends the session: every open request gets an error, every stream ends, the app is told. Once; later calls

@@ -70,6 +70,7 @@ impl<X> Session<X> {
                 id: request.id.clone(),
                 token: request.progress_token.clone(),
                 open: true,
+                subscription: request.method == "subscriptions/listen",
                 serial: *serial,
                 since: now,
                 spoken: now,

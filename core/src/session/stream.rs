@@ -104,6 +104,8 @@ pub(super) struct Member {
     pub(super) id: RequestId,
     pub(super) token: Option<RequestId>,
     pub(super) open: bool,
+    /// It is a subscription, which has no answer until somebody ends it.
+    pub(super) subscription: bool,
     /// Orders the requests of a session by arrival.
     pub(super) serial: u64,
     pub(super) since: Timestamp,

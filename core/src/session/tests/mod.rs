@@ -186,7 +186,7 @@ impl Rig {
     }
 
     fn shut(&mut self) {
-        self.session.begin_drain(&self.config);
+        self.session.begin_drain(self.now, &self.config);
         self.drain();
     }
 

@@ -104,3 +104,28 @@ fn every_note_belongs_to_the_one_request() {
     rig.relates(&log_note("to nobody"), Relation::Unrelated);
     assert_eq!(rig.session.counters().notes_dropped, 1);
 }
+
+#[test]
+fn draining_ends_a_subscription_with_its_closing_result() {
+    let listen = r#"{"jsonrpc":"2.0","id":"s","method":"subscriptions/listen"}"#;
+    for delivery in [Delivery::Call, Delivery::Inbox] {
+        let mut rig = rig(delivery, Kind::Modern);
+        let (request, connection) = rig.request(listen, ResponseMode::Sse);
+        rig.relates(&log_note("acknowledged"), Relation::Request(request));
+        assert_eq!(rig.head(connection), Head::Stream);
+        rig.read(connection);
+        rig.effects.clear();
+        rig.shut();
+        assert!(rig.effects.contains(&Effect::WakeConnection(connection)));
+        assert!(rig.effects.contains(&Effect::WakeCall(request)));
+        let (text, output) = rig.poll(connection);
+        assert_eq!(output, ReaderOutput::Finished);
+        let result = r#"{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"s"}}"#;
+        assert!(text.contains(&format!(r#""id":"s","result":{result}"#)), "{text}");
+    }
+    // Other requests go on.
+    let mut rig = rig(Delivery::Call, Kind::Modern);
+    let (request, _) = rig.request(&call("1"), ResponseMode::Auto);
+    rig.shut();
+    assert!(rig.session.is_in_flight(request));
+}
