@@ -50,7 +50,8 @@ else:
 assert stream.status == 200, stream.status
 comments = 0
 for line in stream:
-    assert line.startswith(b":") or line == b"\n", line
+    # Comments, and the event that primes a stream which can be resumed.
+    assert line == b"\n" or line.startswith((b":", b"id:", b"data:", b"retry:")), line
     comments += line.startswith(b":")
     if comments == 6:
         print("quiet", flush=True)
