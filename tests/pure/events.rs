@@ -1,7 +1,7 @@
 //! What follows from an input: effects of sessions, speech of apps, deadlines, and ends.
 
 use sessile_core::session::{Delivery, Effect, EndReason, Relation, RequestKey, Session};
-use sessile_core::{Message, Outcome, ProtocolVersion, Reap, ReapReason, RequestId, SessionKey, TaskExit, Timestamp};
+use sessile_core::{Message, Outcome, ProtocolVersion, Reap, RequestId, SessionKey, TaskExit, Timestamp};
 
 use super::script::{self, Say};
 use super::{Speech, State, World};
@@ -103,20 +103,9 @@ impl World {
     pub(super) fn bury(&mut self, reap: Option<Reap>) {
         let Some(reap) = reap else { return };
         self.reaped.push(reap.reason);
-        let reason = match reap.reason {
-            ReapReason::Crashed | ReapReason::Finished => EndReason::AppEnded,
-            ReapReason::Shutdown => EndReason::Shutdown,
-            ReapReason::Abandoned
-            | ReapReason::Deleted
-            | ReapReason::Dismissed
-            | ReapReason::Evicted
-            | ReapReason::Idle
-            | ReapReason::Lifetime
-            | ReapReason::NeverInitialized => EndReason::Closed,
-        };
         self.speech.retain(|_, speech| speech.key != reap.key);
         if let Some(session) = self.sessions.get_mut(&reap.key) {
-            session.end(reason);
+            session.end(reap.reason.into());
         }
         self.settle(reap.key);
     }

@@ -1,8 +1,6 @@
 //! Reading the body of a request: bounded in bytes and in time, without a copy where it came in one piece.
 
 use std::future::poll_fn;
-use std::pin::Pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -57,7 +55,7 @@ async fn collect<B: Body>(body: B, max: usize) -> Result<Bytes, ReadError> {
     let mut body = std::pin::pin!(body);
     let mut first = Bytes::new();
     let mut more = BytesMut::new();
-    while let Some(frame) = next(body.as_mut()).await {
+    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
         let Ok(frame) = frame else { return Err(ReadError::Gone) };
         let Ok(mut data) = frame.into_data() else { continue };
         let len = data.remaining();
@@ -76,12 +74,4 @@ async fn collect<B: Body>(body: B, max: usize) -> Result<Bytes, ReadError> {
         }
     }
     Ok(if more.is_empty() { first } else { more.freeze() })
-}
-
-async fn next<B: Body>(mut body: Pin<&mut B>) -> Option<Result<http_body::Frame<B::Data>, B::Error>> {
-    poll_fn(|cx| match body.as_mut().poll_frame(cx) {
-        Poll::Ready(frame) => Poll::Ready(frame),
-        Poll::Pending => Poll::Pending,
-    })
-    .await
 }

@@ -332,19 +332,8 @@ impl<S> Hub<S> {
     /// Ends a session that the table has removed: errors for its open requests, ends for its streams.
     pub(crate) fn bury(&self, cell: Option<Arc<Cell<S>>>, reap: &Reap) {
         let Some(cell) = cell else { return };
-        let reason = match reap.reason {
-            ReapReason::Crashed | ReapReason::Finished => EndReason::AppEnded,
-            ReapReason::Shutdown => EndReason::Shutdown,
-            ReapReason::Abandoned
-            | ReapReason::Deleted
-            | ReapReason::Dismissed
-            | ReapReason::Evicted
-            | ReapReason::Idle
-            | ReapReason::Lifetime
-            | ReapReason::NeverInitialized => EndReason::Closed,
-        };
         let mut inner = cell.lock();
-        inner.session.end(reason);
+        inner.session.end(reap.reason.into());
         let tell = inner.told.close(reap.reason);
         let mut todo = inner.take_effects(&self.totals);
         let counters = inner.session.counters();

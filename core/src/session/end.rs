@@ -8,6 +8,7 @@ use crate::outcome::Outcome;
 use crate::session::inbox::Inbound;
 use crate::session::stream::{Closing, ConnectionKey, Place, RequestKey};
 use crate::session::{Delivery, Effect, Kind, Phase, Session};
+use crate::table::ReapReason;
 use crate::time::Timestamp;
 
 /// Why a session is over, as far as its open requests are concerned.
@@ -24,6 +25,23 @@ pub enum EndReason {
     NotStarted,
     /// The server shuts down.
     Shutdown,
+}
+
+/// What the reason of the table means to the session's open requests.
+impl From<ReapReason> for EndReason {
+    fn from(reason: ReapReason) -> Self {
+        match reason {
+            ReapReason::Crashed | ReapReason::Finished => Self::AppEnded,
+            ReapReason::Shutdown => Self::Shutdown,
+            ReapReason::Abandoned
+            | ReapReason::Deleted
+            | ReapReason::Dismissed
+            | ReapReason::Evicted
+            | ReapReason::Idle
+            | ReapReason::Lifetime
+            | ReapReason::NeverInitialized => Self::Closed,
+        }
+    }
 }
 
 impl<X> Session<X> {
