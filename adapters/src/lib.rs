@@ -43,10 +43,14 @@
 //!
 //! | feature | what it adds |
 //! | --- | --- |
-//! | `cli` (default) | the program `sessile` |
-//! | `hyper` | `http::serve`: HTTP/1.1 on sockets of our own |
+//! | `async-std` | `runtime::async_std`; async-std itself is discontinued, and stays supported here |
+//! | `cli` (default) | the program `sessile`, on tokio |
+//! | `hyper` | `http::serve`: HTTP/1.1 on sockets of our own, TCP and Unix |
+//! | `smol` | `runtime::smol` |
 //! | `stdio` | `app::stdio`: a child process for each session |
 //! | `tokio` | `runtime::tokio` |
+//!
+//! They add to each other in any combination. Without a runtime the service is all there, for a [`runtime::Runtime`] of your own.
 
 pub mod app;
 #[cfg(feature = "cli")]

@@ -29,8 +29,7 @@ use self::warden::Warden;
 use crate::app::stdio::{Stdio, StdioConfig};
 use crate::app::{Backend, Demo};
 use crate::http::BearerTokens;
-use crate::runtime::tokio::Tokio;
-use crate::runtime::tokio::program::{self, Signals};
+use crate::runtime::tokio::{Signals, Tokio, program};
 use crate::{Builder, Manager};
 
 /// Runs the program with this process's arguments and environment.

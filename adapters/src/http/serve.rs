@@ -21,7 +21,7 @@ use sessile_core::Timestamp;
 
 use super::connection::{Limits, drive};
 use super::connections::{Connections, Phase};
-use crate::runtime::Net;
+use crate::runtime::{Net, Socket};
 
 /// How connections are served. Every time may be zero, which turns it off.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ const MIN_HEAD: usize = 8 << 10;
 /// If the listener can't be used. What goes wrong later is logged, and survived.
 pub async fn serve<R, S, B>(
     runtime: R,
-    listener: std::net::TcpListener,
+    listener: impl Into<Socket>,
     service: S,
     config: ServeConfig,
     shutdown: impl Future<Output = ()> + Send,
@@ -84,7 +84,7 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let listener = runtime.listener(listener)?;
+    let listener = runtime.listener(listener.into())?;
     let connections = Arc::new(Connections::default());
     let _end = EndOnDrop(Arc::clone(&connections));
     {
@@ -132,10 +132,16 @@ where
     let user_timeout = (!config.keep_alive.is_zero()).then(|| config.keep_alive.saturating_mul(2));
     let limit = config.max_connections.max(1);
     let mut trouble = Trouble::default();
+    let mut in_a_row = 0;
     loop {
+        if in_a_row == IN_A_ROW {
+            pass_on().await;
+            in_a_row = 0;
+        }
+        in_a_row += 1;
         std::future::poll_fn(|cx| connections.poll_below(cx, limit)).await;
         let stream = match R::accept(listener).await {
-            Ok((stream, _peer)) => stream,
+            Ok(stream) => stream,
             Err(error) => {
                 if let Some(wait) = trouble.wait_after(&error, runtime.now()) {
                     runtime.timer_at(runtime.now().saturating_add(wait)).await;
@@ -150,6 +156,23 @@ where
         let place = connections.open();
         runtime.spawn(drive(runtime.clone(), stream, service.clone(), http.clone(), limits, place));
     }
+}
+
+/// How many connections are accepted in a row. Not every runtime interrupts a task that always finds something to do, and a
+/// crowd at the door must not keep those who are in, or the end, waiting.
+const IN_A_ROW: u32 = 32;
+
+/// Lets the other tasks have a turn.
+async fn pass_on() {
+    let mut passed = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut passed, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 fn http(config: &ServeConfig) -> http1::Builder {

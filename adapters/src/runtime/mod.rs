@@ -6,8 +6,6 @@
 use std::future::Future;
 #[cfg(any(feature = "hyper", feature = "stdio"))]
 use std::io;
-#[cfg(feature = "hyper")]
-use std::net::SocketAddr;
 use std::pin::Pin;
 #[cfg(feature = "stdio")]
 use std::process::{Command, ExitStatus};
@@ -19,12 +17,23 @@ use std::time::Duration;
 
 use sessile_core::Timestamp;
 
-#[cfg(all(feature = "hyper", feature = "tokio"))]
+#[cfg(any(feature = "smol", feature = "async-std"))]
+pub mod async_io;
+#[cfg(feature = "async-std")]
+pub mod async_std;
+#[cfg(feature = "stdio")]
+pub mod process;
+#[cfg(all(feature = "hyper", any(feature = "tokio", feature = "smol", feature = "async-std")))]
 mod scratch;
-#[cfg(all(feature = "hyper", feature = "tokio"))]
+#[cfg(feature = "smol")]
+pub mod smol;
+#[cfg(feature = "hyper")]
 mod socket;
 #[cfg(feature = "tokio")]
 pub mod tokio;
+
+#[cfg(feature = "hyper")]
+pub use self::socket::{Socket, TcpOrUnix};
 
 /// A clock, timers and tasks: all that the manager and the HTTP service need.
 ///
@@ -68,22 +77,22 @@ pub async fn timeout_at<R: Runtime, F: Future>(runtime: &R, at: Timestamp, futur
 #[cfg(feature = "hyper")]
 pub trait Net: Runtime {
     /// A bound socket.
-    type Listener: Send + 'static;
+    type Listener: Send + Sync + 'static;
     /// A connection.
     type Stream: hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static;
 
-    /// Makes an async listener of a bound one, which becomes non-blocking.
+    /// Makes an async listener of a bound socket, which becomes non-blocking.
     ///
     /// # Errors
     ///
     /// Whatever the runtime's reactor reports.
-    fn listener(&self, listener: std::net::TcpListener) -> io::Result<Self::Listener>;
+    fn listener(&self, socket: Socket) -> io::Result<Self::Listener>;
 
-    /// Waits for the next connection.
-    fn accept(listener: &Self::Listener) -> impl Future<Output = io::Result<(Self::Stream, SocketAddr)>> + Send;
+    /// Waits for the next connection. Cancel-safe.
+    fn accept(listener: &Self::Listener) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 
-    /// Sets the options that a served connection needs: `TCP_NODELAY`, and an end for peers that vanish without a word,
-    /// at most `user_timeout` after data stayed unacknowledged (`None`: left to the system).
+    /// Sets the options that a served TCP connection needs: `TCP_NODELAY`, and an end for peers that vanish without a word,
+    /// at most `user_timeout` after data stayed unacknowledged (`None`: left to the system). Others need none.
     ///
     /// # Errors
     ///

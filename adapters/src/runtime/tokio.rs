@@ -1,24 +1,36 @@
 //! The tokio binding.
 
 use std::future::Future;
+#[cfg(feature = "stdio")]
+use std::io;
 use std::pin::Pin;
+#[cfg(feature = "stdio")]
+use std::process::Command;
 use std::task::{Context, Poll};
 
 use sessile_core::Timestamp;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+#[cfg(feature = "stdio")]
+use super::process::Leader;
+#[cfg(feature = "stdio")]
+use super::{Processes, Started};
 use super::{Runtime, Timer};
 
 #[cfg(feature = "hyper")]
 mod net;
 #[cfg(feature = "stdio")]
-pub mod process;
+mod process;
 #[cfg(feature = "cli")]
 pub(crate) mod program;
+mod signals;
 
 #[cfg(feature = "hyper")]
-pub use net::TokioStream;
+pub use self::net::{TokioListener, TokioStream, Watched};
+#[cfg(feature = "stdio")]
+pub use self::process::{TokioDescriptor, TokioReactor};
+pub use self::signals::Signals;
 
 /// The tokio runtime. Its clock is tokio's, so that a paused clock in tests moves everything.
 #[derive(Clone, Debug)]
@@ -73,6 +85,16 @@ impl Runtime for Tokio {
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         drop(self.handle.spawn(task));
+    }
+}
+
+#[cfg(feature = "stdio")]
+impl Processes for Tokio {
+    type Child = Leader<TokioReactor>;
+
+    fn start(&self, command: Command) -> io::Result<Started<Self::Child>> {
+        let _guard = self.handle.enter();
+        super::process::start(command)
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
 use crate::runtime::Runtime;
-use crate::runtime::tokio::{Tokio, TokioStream};
+use crate::runtime::tokio::{Tokio, TokioListener, TokioStream};
 
 /// Tokio, with the writes counted.
 #[derive(Clone)]
@@ -46,16 +46,15 @@ impl Runtime for Counting {
 struct CountingStream(TokioStream, Arc<AtomicUsize>);
 
 impl Net for Counting {
-    type Listener = (tokio::net::TcpListener, Arc<AtomicUsize>);
+    type Listener = (TokioListener, Arc<AtomicUsize>);
     type Stream = CountingStream;
 
-    fn listener(&self, listener: std::net::TcpListener) -> io::Result<Self::Listener> {
-        Ok((self.tokio.listener(listener)?, Arc::clone(&self.writes)))
+    fn listener(&self, socket: Socket) -> io::Result<Self::Listener> {
+        Ok((self.tokio.listener(socket)?, Arc::clone(&self.writes)))
     }
 
-    async fn accept((listener, writes): &Self::Listener) -> io::Result<(CountingStream, SocketAddr)> {
-        let (stream, peer) = Tokio::accept(listener).await?;
-        Ok((CountingStream(stream, Arc::clone(writes)), peer))
+    async fn accept((listener, writes): &Self::Listener) -> io::Result<CountingStream> {
+        Ok(CountingStream(Tokio::accept(listener).await?, Arc::clone(writes)))
     }
 
     fn tune(stream: &CountingStream, user_timeout: Option<Duration>) -> io::Result<()> {

@@ -1,0 +1,80 @@
+//! What child processes need of async-io.
+//!
+//! Not async-process: it reaps children by itself, in a thread or a task of its own, as soon as they have exited. From then
+//! on the number of the group may belong to strangers, and nobody could signal what is left of it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use async_io::Async;
+use async_signal::Signal;
+use futures_core::Stream;
+
+use crate::runtime::process::{ChildSignals, Descriptor, Interest, Left, Reactor};
+
+/// The reactor of async-io.
+#[derive(Debug)]
+pub struct AsyncIoReactor;
+
+impl Reactor for AsyncIoReactor {
+    type Descriptor = AsyncIoDescriptor;
+    type Signals = async_signal::Signals;
+}
+
+/// A descriptor on async-io's reactor.
+#[derive(Debug)]
+pub struct AsyncIoDescriptor {
+    fd: Async<OwnedFd>,
+    interest: Interest,
+    /// Whether there may be something, as far as we know. Asking the reactor again costs a system call.
+    ready: bool,
+}
+
+impl Descriptor for AsyncIoDescriptor {
+    fn watch(fd: OwnedFd, interest: Interest) -> io::Result<Self> {
+        Ok(Self { fd: Async::new_nonblocking(fd)?, interest, ready: false })
+    }
+
+    fn get(&self) -> &OwnedFd {
+        self.fd.get_ref()
+    }
+
+    fn poll_io<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut io: impl FnMut(&OwnedFd) -> io::Result<(T, Left)>,
+    ) -> Poll<io::Result<T>> {
+        loop {
+            if !self.ready {
+                ready!(match self.interest {
+                    Interest::Read => self.fd.poll_readable(cx),
+                    Interest::Write => self.fd.poll_writable(cx),
+                })?;
+                self.ready = true;
+            }
+            match io(self.fd.get_ref()) {
+                Ok((value, left)) => {
+                    self.ready = left == Left::Unknown;
+                    return Poll::Ready(Ok(value));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.ready = false,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl ChildSignals for async_signal::Signals {
+    fn listen() -> io::Result<Self> {
+        Self::new([Signal::Child])
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match ready!(Stream::poll_next(Pin::new(self), cx)) {
+            Some(signal) => Poll::Ready(signal.map(drop)),
+            None => Poll::Ready(Err(io::Error::other("the runtime delivers no more signals"))),
+        }
+    }
+}
