@@ -7,6 +7,7 @@ pub(crate) mod hooks;
 pub(crate) mod hub;
 mod list;
 mod stats;
+mod tables;
 pub(crate) mod totals;
 
 use std::fmt;

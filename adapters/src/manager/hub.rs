@@ -19,6 +19,7 @@ use tracing::{debug, info, warn};
 
 use super::cell::{Cell, Inner, SessionInfo, Todo};
 use super::hooks::HookSet;
+use super::tables::Tables;
 use super::totals::Totals;
 use crate::app::AppError;
 use crate::clock::Clock;
@@ -35,28 +36,6 @@ pub(crate) struct Hub<S> {
     draining: AtomicBool,
     /// Whether these are requests without a session, each of which ends with its exchange.
     sessionless: bool,
-}
-
-/// What the one lock of the manager guards.
-pub(crate) struct Tables<S> {
-    pub(crate) table: SessionTable<Principal>,
-    /// By the index of their key.
-    cells: Vec<Option<Arc<Cell<S>>>>,
-    /// Sessions whose app's state is just being made, and why they have ended meanwhile.
-    opening: Vec<(SessionKey, Option<ReapReason>)>,
-    pub(crate) reaper: Reaper,
-    /// Tasks of apps that have not returned.
-    tasks: usize,
-    /// Whoever waits for work to end.
-    shutdown: Option<Waker>,
-}
-
-/// What the reaper last went to sleep for.
-pub(crate) struct Reaper {
-    pub(crate) armed: Timestamp,
-    pub(crate) waker: Option<Waker>,
-    /// The manager is gone, or shut down.
-    pub(crate) stopped: bool,
 }
 
 /// One exchange of a session, counted in the table until it is given back.
@@ -94,20 +73,13 @@ impl<S> Hub<S> {
             hooks,
             totals: Totals::default(),
             fingerprints: FingerprintKey::from_bytes(random_bytes()),
-            tables: Mutex::new(Tables {
-                table,
-                cells: Vec::new(),
-                opening: Vec::new(),
-                reaper: Reaper { armed: Timestamp::MAX, waker: None, stopped: false },
-                tasks: 0,
-                shutdown: None,
-            }),
+            tables: Mutex::new(Tables::new(table)),
             draining: AtomicBool::new(false),
             sessionless,
         })
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Tables<S>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Tables<S>> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -388,7 +360,7 @@ impl<S> Hub<S> {
         let now = self.now();
         let mut tables = self.lock();
         tables.table.begin_shutdown();
-        let cells: Vec<_> = tables.cells.iter().flatten().cloned().collect();
+        let cells: Vec<_> = tables.cells().cloned().collect();
         drop(tables);
         for cell in cells {
             let mut inner = cell.lock();
@@ -434,45 +406,6 @@ impl<S> Hub<S> {
         drop(tables);
         if let Some(waker) = waker {
             waker.wake();
-        }
-    }
-}
-
-impl<S> Tables<S> {
-    fn cell(&self, key: SessionKey) -> Option<Arc<Cell<S>>> {
-        self.cells.get(key.index())?.as_ref().filter(|cell| cell.info.key == key).cloned()
-    }
-
-    fn put(&mut self, key: SessionKey, cell: Arc<Cell<S>>) {
-        if self.cells.len() <= key.index() {
-            self.cells.resize_with(key.index() + 1, || None);
-        }
-        self.cells[key.index()] = Some(cell);
-    }
-
-    /// The cell of a session that has ended. One that is still being opened has none: whoever opens it is told.
-    fn take_cell(&mut self, reap: &Reap) -> Option<Arc<Cell<S>>> {
-        if let Some((_, ended)) = self.opening.iter_mut().find(|(key, _)| *key == reap.key) {
-            *ended = Some(reap.reason);
-            return None;
-        }
-        let slot = self.cells.get_mut(reap.key.index())?;
-        slot.take_if(|cell| cell.info.key == reap.key)
-    }
-
-    /// A session is no longer being opened. Why it has ended, if it has.
-    fn end_of_opening(&mut self, key: SessionKey) -> Option<ReapReason> {
-        let at = self.opening.iter().position(|(other, _)| *other == key)?;
-        self.opening.swap_remove(at).1
-    }
-
-    /// Wakes the reaper if a deadline has come nearer than what it sleeps for. Its waker only marks it runnable, so the lock may be held.
-    fn arm(&mut self) {
-        if self.table.next_deadline().is_some_and(|next| next < self.reaper.armed) {
-            self.reaper.armed = Timestamp::ZERO;
-            if let Some(waker) = self.reaper.waker.take() {
-                waker.wake();
-            }
         }
     }
 }
