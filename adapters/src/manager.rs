@@ -21,7 +21,7 @@ use std::time::Duration;
 pub use cell::SessionInfo;
 use hooks::HookSet;
 pub use hooks::{Hooks, Initialized};
-use hub::Hub;
+use hub::{Counted, Hub};
 pub use list::SessionSummary;
 use sessile_core::config::WhenFull;
 use sessile_core::{Config, ConfigError, Eras, Gate, Timestamp};
@@ -42,8 +42,10 @@ pub struct Manager<R: Runtime, B: Backend> {
 pub(crate) struct Shared<R: Runtime, B: Backend> {
     pub(crate) backend: B,
     pub(crate) hub: Arc<Hub<State<B>>>,
-    /// The requests that belong to no session.
+    /// The requests that belong to no session, and are no subscriptions.
     pub(crate) requests: Arc<Hub<State<B>>>,
+    /// The subscriptions that belong to no session.
+    pub(crate) subscriptions: Arc<Hub<State<B>>>,
     pub(crate) runtime: R,
     /// The eras that are served where the app speaks them.
     pub(crate) eras: Eras,
@@ -56,6 +58,10 @@ impl<R: Runtime, B: Backend> Shared<R, B> {
     pub(crate) fn served(&self, known: Option<Eras>) -> Eras {
         let app = known.unwrap_or(Eras::BOTH);
         Eras { legacy: self.eras.legacy && app.legacy, modern: self.eras.modern && app.modern }
+    }
+
+    fn hubs(&self) -> [&Arc<Hub<State<B>>>; 3] {
+        [&self.hub, &self.requests, &self.subscriptions]
     }
 }
 
@@ -145,9 +151,12 @@ impl<R: Runtime, B: Backend> Builder<R, B> {
     ///
     /// # Errors
     ///
-    /// A setting that can't be served.
+    /// A setting that can't be served, by its name; see [`ConfigError`] for what is checked.
     pub fn build(mut self) -> Result<Manager<R, B>, ConfigError> {
         self.config.check()?;
+        if !self.eras.legacy && !self.eras.modern {
+            return Err(ConfigError::NoEra);
+        }
         if self.config.gate.stateless {
             // The table of sessions stays empty, whatever it would do.
             self.config.table.when_full = WhenFull::EvictIdle;
@@ -155,17 +164,19 @@ impl<R: Runtime, B: Backend> Builder<R, B> {
             self.config.session.detached_timeout = self.config.table.idle_timeout;
         }
         let clock = Arc::new(RuntimeClock(self.runtime.clone()));
-        let hub = |sessionless, hooks| {
+        let hub = |counted, hooks| {
             let gate = Gate::new(&self.config.gate)?;
-            Hub::new(&self.config, gate, sessionless, hooks, clock.clone()).map(Arc::new)
+            Hub::new(&self.config, gate, counted, hooks, clock.clone()).map(Arc::new)
         };
-        let (hub, requests) = (hub(false, self.hooks)?, hub(true, HookSet::default())?);
+        let subscriptions = hub(Counted::Subscriptions, HookSet::default())?;
+        let (hub, requests) = (hub(Counted::Sessions, self.hooks)?, hub(Counted::Requests, HookSet::default())?);
         let phase = AtomicU8::new(BUILT);
         let shared = Shared {
             backend: self.backend,
             eras: self.eras,
             hub,
             requests,
+            subscriptions,
             runtime: self.runtime,
             tools: Tools::default(),
             phase,
@@ -186,7 +197,7 @@ impl<R: Runtime, B: Backend> Manager<R, B> {
             Err(RUNNING) => return Err(LifecycleError::AlreadyStarted),
             Err(_) => return Err(LifecycleError::Stopped),
         }
-        let hubs = [&self.shared.hub, &self.shared.requests].map(Arc::downgrade);
+        let hubs = self.shared.hubs().map(Arc::downgrade);
         self.shared.runtime.spawn(Reaping { hubs, runtime: self.shared.runtime.clone(), timer: None });
         Ok(())
     }
@@ -223,15 +234,15 @@ impl<R: Runtime, B: Backend> Manager<R, B> {
             Err(BUILT) => return Err(LifecycleError::NotStarted),
             Err(_) => return Err(LifecycleError::Stopped),
         }
-        let Shared { hub, requests, runtime, .. } = &*self.shared;
-        let hubs = [hub, requests];
+        let runtime = &self.shared.runtime;
+        let hubs = self.shared.hubs();
         let _end = hubs.map(|hub| EndOnDrop(hub));
         hubs.iter().for_each(|hub| hub.begin_shutdown());
         let until = |time| runtime.now().saturating_add(time);
         // Each is asked, so that each knows whom to wake.
         let all = |are: fn(&Hub<State<B>>, &Waker) -> bool| {
             poll_fn(move |cx| match hubs.map(|hub| are(hub, cx.waker())) {
-                [true, true] => Poll::Ready(()),
+                [true, true, true] => Poll::Ready(()),
                 _ => Poll::Pending,
             })
         };
@@ -259,7 +270,7 @@ impl<S> Drop for EndOnDrop<'_, S> {
 impl<R: Runtime, B: Backend> Drop for Shared<R, B> {
     /// Nobody can be served any more.
     fn drop(&mut self) {
-        drop([&self.hub, &self.requests].map(|hub| EndOnDrop(hub)));
+        drop(self.hubs().map(|hub| EndOnDrop(hub)));
     }
 }
 
@@ -277,7 +288,7 @@ impl<R: Runtime, B: Backend> fmt::Debug for Manager<R, B> {
 
 /// The reaper: one future for all sessions. Sleeps until the least deadline, or until one comes nearer.
 struct Reaping<R: Runtime, S> {
-    hubs: [Weak<Hub<S>>; 2],
+    hubs: [Weak<Hub<S>>; 3],
     runtime: R,
     timer: Option<R::Timer>,
 }

@@ -87,8 +87,8 @@ impl Default for GateConfig {
 
 impl GateConfig {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        positive("max_body", self.max_body)?;
-        positive_time("body_timeout", self.body_timeout)
+        positive("gate.max_body", self.max_body)?;
+        positive_time("gate.body_timeout", self.body_timeout)
     }
 }
 
@@ -145,12 +145,12 @@ impl TableConfig {
     /// The first setting that is wrong. A cap that could stay full for ever is one: with neither idle
     /// expiry, nor a lifetime, nor eviction, nothing would make room again.
     pub fn check(&self) -> Result<(), ConfigError> {
-        positive("max_sessions", self.max_sessions)?;
-        positive("max_per_principal", self.max_per_principal.unwrap_or(usize::MAX))?;
+        positive("table.max_sessions", self.max_sessions)?;
+        positive("table.max_per_principal", self.max_per_principal.unwrap_or(usize::MAX))?;
         for (name, time) in [
-            ("idle_timeout", self.idle_timeout),
-            ("init_timeout", self.init_timeout),
-            ("max_lifetime", self.max_lifetime),
+            ("table.idle_timeout", self.idle_timeout),
+            ("table.init_timeout", self.init_timeout),
+            ("table.max_lifetime", self.max_lifetime),
         ] {
             if let Some(time) = time {
                 positive_time(name, time)?;
@@ -164,36 +164,63 @@ impl TableConfig {
 }
 
 /// How many requests without a session are served at once. They don't count as sessions.
+///
+/// Subscriptions (`subscriptions/listen`; 2026-07-28, subscriptions) are counted apart from all other requests: they last for as
+/// long as their clients like, and would leave no room for calls that are over in a moment.
 #[derive(Clone, Debug)]
 pub struct SessionlessConfig {
-    /// Those of one principal; anonymous ones count as of one. Default: 512.
+    /// Requests of one principal; anonymous ones count as of one. Default: 512.
     pub max_per_principal: usize,
-    /// All of them. Default: 1,024.
+    /// All requests. Default: 1,024.
     pub max_requests: usize,
+    /// All subscriptions. Each is a connection that waits, as the GET stream of a session is; hence as many by default as there may
+    /// be sessions. Default: 10,000.
+    pub max_subscriptions: usize,
+    /// Subscriptions of one principal; anonymous ones count as of one. Default: `None`, as many as there are, since all clients
+    /// of a server may be anonymous.
+    pub max_subscriptions_per_principal: Option<usize>,
 }
 
 impl Default for SessionlessConfig {
     fn default() -> Self {
-        Self { max_per_principal: 512, max_requests: 1_024 }
+        Self {
+            max_per_principal: 512,
+            max_requests: 1_024,
+            max_subscriptions: 10_000,
+            max_subscriptions_per_principal: None,
+        }
     }
 }
 
 impl SessionlessConfig {
     fn check(&self) -> Result<(), ConfigError> {
-        positive("max_per_principal", self.max_per_principal)?;
-        positive("max_requests", self.max_requests)
+        positive("sessionless.max_per_principal", self.max_per_principal)?;
+        positive("sessionless.max_requests", self.max_requests)?;
+        positive("sessionless.max_subscriptions", self.max_subscriptions)?;
+        let per_principal = self.max_subscriptions_per_principal.unwrap_or(usize::MAX);
+        positive("sessionless.max_subscriptions_per_principal", per_principal)
     }
 
-    /// The settings of a [`SessionTable`](crate::SessionTable) that counts such requests: each is over with its exchange, so that time
-    /// ends none of them.
+    /// The settings of a [`SessionTable`](crate::SessionTable) that counts requests.
     #[must_use]
     pub fn table(&self) -> TableConfig {
+        Self::table_of(self.max_requests, Some(self.max_per_principal))
+    }
+
+    /// The settings of a [`SessionTable`](crate::SessionTable) that counts subscriptions.
+    #[must_use]
+    pub fn subscriptions_table(&self) -> TableConfig {
+        Self::table_of(self.max_subscriptions, self.max_subscriptions_per_principal)
+    }
+
+    /// Each is over with its exchange, so that time ends none of them.
+    fn table_of(max_sessions: usize, max_per_principal: Option<usize>) -> TableConfig {
         TableConfig {
             idle_timeout: Some(Duration::from_secs(60)),
             init_timeout: None,
             max_lifetime: None,
-            max_per_principal: Some(self.max_per_principal),
-            max_sessions: self.max_requests,
+            max_per_principal,
+            max_sessions,
             when_full: WhenFull::Refuse,
         }
     }
@@ -286,23 +313,27 @@ impl Default for SessionConfig {
 impl SessionConfig {
     fn check(&self) -> Result<(), ConfigError> {
         for (name, count) in [
-            ("inbox_bytes", self.inbox_bytes),
-            ("inbox_count", self.inbox_count),
-            ("log_bytes", self.log_bytes),
-            ("log_count", self.log_count),
-            ("max_in_flight", self.max_in_flight),
-            ("max_standalone", self.max_standalone),
+            ("session.inbox_bytes", self.inbox_bytes),
+            ("session.inbox_count", self.inbox_count),
+            ("session.log_bytes", self.log_bytes),
+            ("session.log_count", self.log_count),
+            ("session.max_in_flight", self.max_in_flight),
+            ("session.max_standalone", self.max_standalone),
         ] {
             positive(name, count)?;
         }
         for (name, time) in [
-            ("log_age", self.log_age),
-            ("server_request_timeout", self.server_request_timeout),
-            ("start_timeout", self.start_timeout),
+            ("session.log_age", self.log_age),
+            ("session.server_request_timeout", self.server_request_timeout),
+            ("session.start_timeout", self.start_timeout),
         ] {
             positive_time(name, time)?;
         }
-        self.poll_after.map_or(Ok(()), |time| positive_time("poll_after", time))
+        for (name, time) in [("session.max_request_age", self.max_request_age), ("session.poll_after", self.poll_after)]
+        {
+            time.map_or(Ok(()), |time| positive_time(name, time))?;
+        }
+        Ok(())
     }
 }
 
@@ -332,9 +363,11 @@ pub enum ConfigError {
     },
     /// An idle timeout where there are no sessions that could be idle.
     IdleWithoutSessions,
+    /// No era is to be served.
+    NoEra,
     /// A setting that must be greater than zero.
     NotPositive {
-        /// Its name.
+        /// Its name, with the part of [`Config`] that it is of: `table.max_sessions`.
         setting: &'static str,
     },
     /// An allowed origin that is no origin.
@@ -356,6 +389,7 @@ impl fmt::Display for ConfigError {
             ),
             Self::Host { given } => write!(f, "allowed host {given:?} is not NAME, NAME:PORT, NAME:* or *"),
             Self::IdleWithoutSessions => f.write_str("an idle timeout means nothing in stateless mode, which has no sessions"),
+            Self::NoEra => f.write_str("at least one era must be served"),
             Self::NotPositive { setting } => write!(f, "{setting} must be greater than zero"),
             Self::Origin { given } => write!(f, "allowed origin {given:?} is not SCHEME://NAME, SCHEME://NAME:PORT or SCHEME://NAME:*"),
         }
@@ -395,15 +429,39 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_no_limit() {
-        let mut config = Config::default();
-        config.table.idle_timeout = Some(Duration::ZERO);
-        assert_eq!(config.check(), Err(ConfigError::NotPositive { setting: "idle_timeout" }));
-        let mut config = Config::default();
-        config.session.max_in_flight = 0;
-        assert_eq!(config.check(), Err(ConfigError::NotPositive { setting: "max_in_flight" }));
-        let mut config = Config::default();
-        config.gate.max_body = 0;
-        assert_eq!(config.check(), Err(ConfigError::NotPositive { setting: "max_body" }));
+    fn zero_is_no_limit_and_the_error_names_the_setting() {
+        type Set = fn(&mut Config);
+        let settings: [(&str, Set); 22] = [
+            ("gate.body_timeout", |config| config.gate.body_timeout = Duration::ZERO),
+            ("gate.max_body", |config| config.gate.max_body = 0),
+            ("session.inbox_bytes", |config| config.session.inbox_bytes = 0),
+            ("session.inbox_count", |config| config.session.inbox_count = 0),
+            ("session.log_age", |config| config.session.log_age = Duration::ZERO),
+            ("session.log_bytes", |config| config.session.log_bytes = 0),
+            ("session.log_count", |config| config.session.log_count = 0),
+            ("session.max_in_flight", |config| config.session.max_in_flight = 0),
+            ("session.max_standalone", |config| config.session.max_standalone = 0),
+            ("session.poll_after", |config| config.session.poll_after = Some(Duration::ZERO)),
+            ("session.server_request_timeout", |config| config.session.server_request_timeout = Duration::ZERO),
+            ("session.start_timeout", |config| config.session.start_timeout = Duration::ZERO),
+            ("sessionless.max_per_principal", |config| config.sessionless.max_per_principal = 0),
+            ("sessionless.max_requests", |config| config.sessionless.max_requests = 0),
+            ("sessionless.max_subscriptions", |config| config.sessionless.max_subscriptions = 0),
+            ("sessionless.max_subscriptions_per_principal", |config| {
+                config.sessionless.max_subscriptions_per_principal = Some(0);
+            }),
+            ("table.idle_timeout", |config| config.table.idle_timeout = Some(Duration::ZERO)),
+            ("table.init_timeout", |config| config.table.init_timeout = Some(Duration::ZERO)),
+            ("table.max_lifetime", |config| config.table.max_lifetime = Some(Duration::ZERO)),
+            ("table.max_per_principal", |config| config.table.max_per_principal = Some(0)),
+            ("table.max_sessions", |config| config.table.max_sessions = 0),
+            ("session.max_request_age", |config| config.session.max_request_age = Some(Duration::ZERO)),
+        ];
+        for (setting, set) in settings {
+            let mut config = Config::default();
+            set(&mut config);
+            assert_eq!(config.check(), Err(ConfigError::NotPositive { setting }));
+            assert!(ConfigError::NotPositive { setting }.to_string().starts_with(setting));
+        }
     }
 }

@@ -71,6 +71,14 @@ pub struct Request {
     pub modern: Option<Box<Modern>>,
 }
 
+impl Request {
+    /// Whether it opens a subscription, which has no answer until somebody ends it (2026-07-28, subscriptions).
+    #[must_use]
+    pub fn is_subscription(&self) -> bool {
+        self.method == "subscriptions/listen"
+    }
+}
+
 /// What a request of the modern era says of itself (2026-07-28, basic, `_meta`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Modern {

@@ -9,7 +9,7 @@ use sessile::app::{Backend, Calls, Demo, Tasks};
 use sessile::http::McpService;
 use sessile::runtime::tokio::Tokio;
 use sessile_core::{Config, MCP_SESSION_ID};
-use sessile_tests::client::Client;
+use sessile_tests::client::{Client, Events};
 
 use crate::apps::Scripted;
 use crate::raw::{Site, app, handler, pass};
@@ -173,4 +173,62 @@ async fn requests_without_a_session_have_a_limit_of_their_own() {
     }
     pass(SECOND).await;
     assert_eq!(site.manager.stats().sessionless, 0);
+}
+
+/// Opens a subscription, and waits for its first word.
+async fn listen(client: &Client<Tokio, Calls<Demo>>) -> (StatusCode, Option<Events>) {
+    let filter = json!({"notifications": {"resourceSubscriptions": ["demo://touched"]}});
+    let (_, answer) = client.begin("subscriptions/listen", filter).await;
+    let status = answer.status;
+    if status != StatusCode::OK {
+        return (status, None);
+    }
+    let mut events = answer.events();
+    events.next().await.expect("an acknowledgement");
+    (status, Some(events))
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscriptions_that_last_leave_room_for_requests() {
+    let mut config = Config::default();
+    config.sessionless.max_requests = 2;
+    config.sessionless.max_per_principal = 1;
+    let site = handler(config, Demo::new());
+    let mut open = Vec::new();
+    for number in 1..=20 {
+        let client = Client::modern(service(&site), json!({}));
+        let (status, events) = listen(&client).await;
+        assert_eq!(status, StatusCode::OK, "{number}");
+        open.push(events);
+        let answer = client.request("tools/call", json!({"name": "echo", "arguments": {"text": "x"}})).await;
+        assert_eq!(answer["result"]["content"][0]["text"], "x", "{number}: {answer}");
+    }
+    let now = site.manager.stats();
+    assert_eq!((now.subscriptions, now.sessionless, now.exchanges, now.requests_in_flight), (20, 0, 20, 20));
+    drop(open);
+    pass(SECOND).await;
+    let now = site.manager.stats();
+    assert_eq!((now.subscriptions, now.exchanges, now.requests_in_flight), (0, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscriptions_have_limits_of_their_own() {
+    let mut config = Config::default();
+    config.sessionless.max_subscriptions = 3;
+    config.sessionless.max_subscriptions_per_principal = Some(2);
+    let site = handler(config, Demo::new());
+    let client = Client::modern(service(&site), json!({}));
+    let mut named = Client::modern(service(&site), json!({}));
+    named.principal(sessile::Principal::named("ada"));
+    let (one, _two) = (listen(&client).await, listen(&client).await);
+    assert_eq!(listen(&client).await.0, StatusCode::TOO_MANY_REQUESTS);
+    let _three = listen(&named).await;
+    let (id, answer) = named.begin("subscriptions/listen", json!({"notifications": {}})).await;
+    assert_eq!((answer.status, answer.headers.contains_key("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, true));
+    assert_eq!(answer.response(id).await["error"]["code"], -32603);
+    let now = site.manager.stats();
+    assert_eq!((now.subscriptions, now.subscriptions_rejected.total(), now.sessionless_rejected.total()), (3, 2, 0));
+    drop(one);
+    pass(SECOND).await;
+    assert_eq!(listen(&named).await.0, StatusCode::OK);
 }

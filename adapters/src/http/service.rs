@@ -185,7 +185,12 @@ async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
                         let id = message.as_request().map(|request| &request.id);
                         return outcome.respond_in(Era::Modern, id).map(Body::whole);
                     }
-                    let open = Open { hub: &shared.requests, kind: Kind::Modern, mode };
+                    let hub = if message.as_request().is_some_and(sessile_core::Request::is_subscription) {
+                        &shared.subscriptions
+                    } else {
+                        &shared.requests
+                    };
+                    let open = Open { hub, kind: Kind::Modern, mode };
                     open.serve(&shared, parts, &principal, message).await
                 }
             }

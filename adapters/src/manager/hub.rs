@@ -34,8 +34,24 @@ pub(crate) struct Hub<S> {
     pub(super) fingerprints: FingerprintKey,
     tables: Mutex<Tables<S>>,
     draining: AtomicBool,
-    /// Whether these are requests without a session, each of which ends with its exchange.
-    sessionless: bool,
+    counted: Counted,
+}
+
+/// What a table counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// Requests without a session, each of which ends with its exchange.
+    Requests,
+    Sessions,
+    /// The same as requests, but that they last.
+    Subscriptions,
+}
+
+/// What the table has counted, how many sessions there are now, and how many tasks of apps.
+pub(super) struct HubCounts {
+    pub(super) counts: TableCounts,
+    pub(super) live: usize,
+    pub(super) tasks: usize,
 }
 
 /// One exchange of a session, counted in the table until it is given back.
@@ -55,16 +71,19 @@ impl<S> Drop for Ticket<S> {
 }
 
 impl<S> Hub<S> {
-    /// The tables for sessions, or for requests without one.
+    /// The tables for sessions, or for what belongs to none.
     pub(crate) fn new(
         config: &Config,
         gate: Gate,
-        sessionless: bool,
+        counted: Counted,
         hooks: HookSet,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ConfigError> {
-        let table = if sessionless { config.sessionless.table() } else { config.table.clone() };
-        let table = SessionTable::new(table)?;
+        let table = SessionTable::new(match counted {
+            Counted::Requests => config.sessionless.table(),
+            Counted::Sessions => config.table.clone(),
+            Counted::Subscriptions => config.sessionless.subscriptions_table(),
+        })?;
 
         Ok(Self {
             clock,
@@ -75,7 +94,7 @@ impl<S> Hub<S> {
             fingerprints: FingerprintKey::from_bytes(random_bytes()),
             tables: Mutex::new(Tables::new(table)),
             draining: AtomicBool::new(false),
-            sessionless,
+            counted,
         })
     }
 
@@ -91,10 +110,9 @@ impl<S> Hub<S> {
         self.lock().table.len()
     }
 
-    /// What the table has counted, how many sessions there are, and how many tasks of apps.
-    pub(super) fn counts(&self) -> (TableCounts, usize, usize) {
+    pub(super) fn counts(&self) -> HubCounts {
         let tables = self.lock();
-        (tables.table.counts(), tables.table.len(), tables.tasks)
+        HubCounts { counts: tables.table.counts(), live: tables.table.len(), tasks: tables.tasks }
     }
 
     /// Routes an exchange to a live session of this principal.
@@ -188,7 +206,7 @@ impl<S> Hub<S> {
             tables.table.handle_response_finished(now, key);
         }
         // A request without a session is over with its exchange.
-        let over = self.sessionless && tables.table.in_flight(key) == 0;
+        let over = self.counted != Counted::Sessions && tables.table.in_flight(key) == 0;
         let reap = if over { tables.table.handle_task_exited(now, key, TaskExit::Finished) } else { None };
         let reaped = reap.map(|reap| (tables.take_cell(&reap), reap));
         tables.arm();
@@ -314,11 +332,11 @@ impl<S> Hub<S> {
             self.hooks.closed(&cell.info, reap.reason);
         }
         todo.wake();
-        if self.sessionless {
-            debug!(request = %cell.info.fingerprint, ?counters, "request closed");
-        } else {
+        if self.counted == Counted::Sessions {
             info!(session = %cell.info.fingerprint, reason = reap.reason.as_str(), "session closed");
             debug!(session = %cell.info.fingerprint, ?counters, "what came to nothing");
+        } else {
+            debug!(request = %cell.info.fingerprint, ?counters, "request closed");
         }
     }
 

@@ -55,10 +55,7 @@ impl<R: Runtime, B: Backend> Manager<R, B> {
     /// The numbers: what there is now and what has been.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        Stats {
-            header_checks_skipped: self.shared.tools.skipped(),
-            ..Stats::of(&self.shared.hub, &self.shared.requests)
-        }
+        Stats { header_checks_skipped: self.shared.tools.skipped(), ..Stats::of(self.shared.hubs().map(|hub| &**hub)) }
     }
 }
 

@@ -11,7 +11,7 @@ use sessile_core::table::{ClosedCounts, RejectedCounts};
 use super::hub::Hub;
 use super::totals::Numbers;
 
-/// What there is now, and what has been since the manager was built. Costs two short locks and a copy, however many sessions there
+/// What there is now, and what has been since the manager was built. Costs three short locks and a copy, however many sessions there
 /// are. What happens while it is taken may be in one number already and not yet in another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -23,12 +23,14 @@ pub struct Stats {
     pub exchanges: u64,
     /// Requests of clients that have no answer yet.
     pub requests_in_flight: u64,
-    /// Requests without a session under way.
+    /// Requests without a session under way, but for subscriptions.
     pub sessionless: usize,
     /// Live sessions.
     pub sessions: usize,
     /// GET streams that are open.
     pub streams: u64,
+    /// Subscriptions without a session that are open.
+    pub subscriptions: usize,
 
     /// Cancellations of clients that named no request in flight.
     pub cancellations_unmatched: u64,
@@ -58,8 +60,10 @@ pub struct Stats {
     pub responses_unmatched: u64,
     /// Requests of apps that were answered with an error here, since no client could or would.
     pub server_requests_failed: u64,
-    /// Requests without a session that were rejected, by reason. Each is among `refused` too.
+    /// Requests without a session that were rejected, by reason, but for subscriptions. Each is among `refused` too.
     pub sessionless_rejected: RejectedCounts,
+    /// Subscriptions that were rejected, by reason. Each is among `refused` too.
+    pub subscriptions_rejected: RejectedCounts,
 }
 
 /// Requests by what they belong to.
@@ -125,27 +129,28 @@ impl fmt::Debug for RefusedCounts {
 }
 
 impl Stats {
-    /// The numbers of the sessions and of the requests without one.
-    pub(super) fn of<S>(sessions: &Hub<S>, requests: &Hub<S>) -> Self {
-        let (of_sessions, session_count, session_tasks) = sessions.counts();
-        let (of_requests, request_count, request_tasks) = requests.counts();
-        let (one, other) = (sessions.totals.numbers(), requests.totals.numbers());
-        let sum = |of: fn(&Numbers) -> u64| of(&one) + of(&other);
+    /// The numbers of the sessions, of the requests without one, and of the subscriptions without one.
+    pub(super) fn of<S>(hubs: [&Hub<S>; 3]) -> Self {
+        let [sessions, requests, subscriptions] = hubs.map(Hub::counts);
+        let numbers = hubs.map(|hub| hub.totals.numbers());
+        let sum = |of: fn(&Numbers) -> u64| numbers.iter().map(of).sum();
         Self {
-            app_tasks: session_tasks + request_tasks,
-            exchanges: of_sessions.in_flight + of_requests.in_flight,
+            app_tasks: sessions.tasks + requests.tasks + subscriptions.tasks,
+            exchanges: sessions.counts.in_flight + requests.counts.in_flight + subscriptions.counts.in_flight,
             requests_in_flight: sum(|of| of.requests_in_flight),
-            sessionless: request_count,
-            sessions: session_count,
+            sessionless: requests.live,
+            sessions: sessions.live,
             streams: sum(|of| of.streams),
+            subscriptions: subscriptions.live,
             cancellations_unmatched: sum(|of| of.cancellations_unmatched),
             client_responses_unmatched: sum(|of| of.client_responses_unmatched),
-            closed: of_sessions.closed,
+            closed: sessions.counts.closed,
             header_checks_skipped: 0,
             notes_dropped: sum(|of| of.notes_dropped),
-            opened: of_sessions.opened,
-            refused: sessions.totals.refused(),
-            rejected: of_sessions.rejected,
+            opened: sessions.counts.opened,
+            // The service counts them with the sessions, whatever they would have been.
+            refused: hubs[0].totals.refused(),
+            rejected: sessions.counts.rejected,
             requests: RequestCounts {
                 legacy: sum(|of| of.requests.legacy),
                 modern: sum(|of| of.requests.modern),
@@ -155,7 +160,8 @@ impl Stats {
             requests_expired: sum(|of| of.requests_expired),
             responses_unmatched: sum(|of| of.responses_unmatched),
             server_requests_failed: sum(|of| of.server_requests_failed),
-            sessionless_rejected: of_requests.rejected,
+            sessionless_rejected: requests.counts.rejected,
+            subscriptions_rejected: subscriptions.counts.rejected,
         }
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn admit(headers: &HeaderMap, post: &PostHead, message: &Message) -> 
 
 /// A subscription is a stream whatever the mode: its answer is its end.
 fn mode(headers: &HeaderMap, post: &PostHead, request: &Request) -> Result<ResponseMode, Outcome> {
-    if request.method != "subscriptions/listen" {
+    if !request.is_subscription() {
         return Ok(post.mode);
     }
     if Accepted::read(headers).events { Ok(ResponseMode::Sse) } else { Err(Outcome::NotAcceptable) }

@@ -485,10 +485,10 @@ fn settings_that_cannot_be_served_are_refused() {
         Gate::new(&config).map(|gate| (gate.max_body(), gate.body_timeout()))
     };
     assert_eq!(with(|_| {}), Ok((4 << 20, Duration::from_secs(30))));
-    assert_eq!(with(|config| config.max_body = 0), Err(ConfigError::NotPositive { setting: "max_body" }));
+    assert_eq!(with(|config| config.max_body = 0), Err(ConfigError::NotPositive { setting: "gate.max_body" }));
     assert_eq!(
         with(|config| config.body_timeout = Duration::ZERO),
-        Err(ConfigError::NotPositive { setting: "body_timeout" })
+        Err(ConfigError::NotPositive { setting: "gate.body_timeout" })
     );
     assert_eq!(with(|config| config.allowed_hosts = vec!["a/".into()]), Err(ConfigError::Host { given: "a/".into() }));
     assert_eq!(

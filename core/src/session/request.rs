@@ -70,7 +70,7 @@ impl<X> Session<X> {
                 id: request.id.clone(),
                 token: request.progress_token.clone(),
                 open: true,
-                subscription: request.method == "subscriptions/listen",
+                subscription: request.is_subscription(),
                 serial: *serial,
                 since: now,
                 spoken: now,
