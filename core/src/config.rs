@@ -265,6 +265,9 @@ pub struct SessionConfig {
     pub log_count: usize,
     /// Requests of the client in flight at once. Default: 1,024.
     pub max_in_flight: usize,
+    /// Resources that the client may subscribe to and that are remembered, for notes from outside of its calls; each with a
+    /// URI of up to 4 KiB. Beyond it the client is told of every resource that is updated. Default: 1,024.
+    pub max_resource_subscriptions: usize,
     /// How long a request may take in all, its connection attached or not. Default: `None`, any time.
     pub max_request_age: Option<Duration>,
     /// Requests of the app to the client at once. Default: 256.
@@ -298,6 +301,7 @@ impl Default for SessionConfig {
             log_bytes: 4 << 20,
             log_count: 1_024,
             max_in_flight: 1_024,
+            max_resource_subscriptions: 1_024,
             max_request_age: None,
             max_server_requests: 256,
             max_standalone: 4,

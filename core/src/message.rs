@@ -69,6 +69,8 @@ pub struct Request {
     pub initialize: Option<Initialize>,
     /// For a request that bears the mark of the modern era alone: what it says of itself.
     pub modern: Option<Box<Modern>>,
+    /// For `resources/subscribe` and `resources/unsubscribe` alone: `params.uri`, if it is a string.
+    pub resource: Option<Box<str>>,
 }
 
 impl Request {
@@ -279,7 +281,8 @@ impl Envelope<'_> {
                 let initialize = (method == INITIALIZE).then(|| self.params.initialize());
                 let modern = self.params.modern(&method);
                 let progress_token = self.params.request_token();
-                Ok(MessageKind::Request(Request { id, method, progress_token, initialize, modern }))
+                let resource = self.params.resource(&method);
+                Ok(MessageKind::Request(Request { id, method, progress_token, initialize, modern, resource }))
             }
             (Some(method), None, None, None) => Ok(MessageKind::Notification(Notification {
                 method: method_name(method)?,

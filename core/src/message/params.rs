@@ -62,6 +62,13 @@ impl Params<'_> {
         }))
     }
 
+    pub(super) fn resource(&self, method: &str) -> Option<Box<str>> {
+        match method {
+            "resources/subscribe" | "resources/unsubscribe" => serde_json::from_str(self.uri?.get()).ok(),
+            _ => None,
+        }
+    }
+
     pub(super) fn subscription_id(&self) -> Option<RequestId> {
         RequestId::from_json(self.meta.subscription_id?.get())
     }

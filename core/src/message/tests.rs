@@ -25,6 +25,7 @@ fn the_three_kinds_are_told_apart() {
             progress_token: Some(RequestId::Number(7)),
             initialize: None,
             modern: None,
+            resource: None,
         })
     );
     let note =

@@ -77,7 +77,9 @@ impl<X> Session<X> {
                     Relation::Unrelated => Some(Place::Standalone),
                 };
                 match place {
-                    Some(place) => self.push_note(now, config, place, message.into_raw()),
+                    Some(place) => {
+                        self.push_note(now, config, place, message.into_raw());
+                    }
                     // About something that is over, which clients report as an error.
                     None => self.counters.notes_dropped += 1,
                 }
@@ -106,6 +108,7 @@ impl<X> Session<X> {
         if self.is_starting(key) {
             self.finish_start(config, &raw);
         }
+        self.grant(config, key, &raw);
         let Some(stream) = self.streams.get_mut(key.stream) else { return };
         let Some(member) = stream.members.get_mut(key.position) else { return };
         member.open = false;
@@ -211,8 +214,11 @@ impl<X> Session<X> {
         }
     }
 
-    /// Puts a note where a reader gets it, or drops it where none ever will.
-    pub(super) fn push_note(&mut self, now: Timestamp, config: &SessionConfig, place: Place, raw: Bytes) {
+    /// Puts a note where a reader gets it, or drops it where none ever will. Whether one may get it.
+    pub(super) fn push_note(&mut self, now: Timestamp, config: &SessionConfig, place: Place, raw: Bytes) -> bool {
+        if let Place::Request(key) = place {
+            self.hear_promise(key, &raw);
+        }
         let carrier = self.standalone_carrier().is_some();
         let stream = if let Place::Request(key) = place { self.streams.get(key) } else { None };
         let place = match (place, stream) {
@@ -225,6 +231,7 @@ impl<X> Session<X> {
             Some(place) => self.append(now, config, place, Entry::Note, raw),
             None => self.counters.notes_dropped += 1,
         }
+        place.is_some()
     }
 
     /// Appends to a stream's log and wakes whoever reads it.

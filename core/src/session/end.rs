@@ -6,6 +6,7 @@ use crate::config::SessionConfig;
 use crate::message::Message;
 use crate::outcome::Outcome;
 use crate::session::inbox::Inbound;
+use crate::session::outside::Wish;
 use crate::session::stream::{Closing, ConnectionKey, Place, RequestKey};
 use crate::session::{Delivery, Effect, Kind, Phase, Session};
 use crate::table::ReapReason;
@@ -90,7 +91,11 @@ impl<X> Session<X> {
     fn close_subscriptions(&mut self, now: Timestamp, config: &SessionConfig) {
         let subscriptions: Vec<RequestKey> = self.in_flight.iter().map(|(_, key)| *key).collect();
         for key in subscriptions {
-            let Some(member) = self.member(key).filter(|member| member.subscription) else { continue };
+            let Some(member) =
+                self.member(key).filter(|member| matches!(member.wish.as_deref(), Some(Wish::Listen(_))))
+            else {
+                continue;
+            };
             let id = member.id.to_json();
             let result = format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}}}}}"#

@@ -21,6 +21,7 @@ mod end;
 mod inbox;
 mod log;
 mod outgoing;
+mod outside;
 mod reader;
 mod request;
 mod resume;
@@ -36,6 +37,7 @@ pub use batch::{BatchAction, BatchCall};
 pub use end::EndReason;
 pub use inbox::Inbound;
 pub use outgoing::{AnswerError, ServerRequestKey};
+pub use outside::{OutsideNote, OutsideNoteError};
 pub use reader::{Disconnect, Head, ReaderOutput};
 pub use stream::{ConnectionKey, RequestKey};
 
@@ -46,6 +48,7 @@ use crate::outcome::Outcome;
 use crate::session::calls::NoteCalls;
 use crate::session::inbox::Inbox;
 use crate::session::outgoing::ServerRequest;
+use crate::session::outside::Resources;
 use crate::session::resume::Kept;
 use crate::session::sorted::SortedMap;
 use crate::session::stream::{RequestStream, Standalone};
@@ -66,6 +69,8 @@ pub struct Session<X> {
     streams: Slab<RequestStream>,
     in_flight: SortedMap<RequestId, RequestKey>,
     standalone: Option<Box<Standalone>>,
+    /// What its client has subscribed to, once it has.
+    resources: Option<Box<Resources>>,
     /// What resuming needs, once an event was numbered.
     kept: Option<Box<Kept>>,
     outgoing: SortedMap<RequestId, ServerRequest>,
@@ -201,6 +206,7 @@ impl<X> Session<X> {
             streams: Slab::default(),
             in_flight: SortedMap::default(),
             standalone: None,
+            resources: None,
             kept: None,
             outgoing: SortedMap::default(),
             inbox: Inbox::default(),

@@ -9,6 +9,7 @@ use crate::config::{ResponseMode, SessionConfig};
 use crate::message::{Notification, Request};
 use crate::outcome::Outcome;
 use crate::session::log::{Entry, Log};
+use crate::session::outside::Wish;
 use crate::session::stream::{ConnectionKey, Member, Members, Place, Reader, RequestKey, RequestStream};
 use crate::session::{Effect, Kind, LARGE, Phase, Session};
 use crate::slab::Key;
@@ -70,7 +71,7 @@ impl<X> Session<X> {
                 id: request.id.clone(),
                 token: request.progress_token.clone(),
                 open: true,
-                subscription: request.is_subscription(),
+                wish: Wish::of(request),
                 serial: *serial,
                 since: now,
                 spoken: now,

@@ -9,6 +9,7 @@ use crate::config::ResponseMode;
 use crate::id::RequestId;
 use crate::outcome::Outcome;
 use crate::session::log::Log;
+use crate::session::outside::Wish;
 use crate::slab::Key;
 use crate::time::Timestamp;
 
@@ -104,8 +105,8 @@ pub(super) struct Member {
     pub(super) id: RequestId,
     pub(super) token: Option<RequestId>,
     pub(super) open: bool,
-    /// It is a subscription, which has no answer until somebody ends it.
-    pub(super) subscription: bool,
+    /// What it asks to be told of.
+    pub(super) wish: Option<Box<Wish>>,
     /// Orders the requests of a session by arrival.
     pub(super) serial: u64,
     pub(super) since: Timestamp,

@@ -6,6 +6,7 @@ mod endings;
 mod heads;
 mod inbox;
 mod memory;
+mod outside;
 mod questions;
 mod resume;
 mod routing;
