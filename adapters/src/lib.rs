@@ -62,11 +62,12 @@ mod principal;
 pub mod runtime;
 
 pub use manager::{
-    Builder, Hooks, Initialized, LifecycleError, Manager, RefusedCounts, RequestCounts, SessionInfo, SessionSummary,
-    Stats,
+    Builder, ClientInfo, Hooks, Initialized, LifecycleError, Manager, RefusedCounts, RequestCounts, SessionInfo,
+    SessionSummary, Stats,
 };
 pub use principal::Principal;
 pub use sessile_core as core;
+pub use sessile_core::session::OutsideNoteError;
 
 /// The Rust in the README compiles and runs.
 #[cfg(all(doctest, feature = "tokio", feature = "hyper"))]

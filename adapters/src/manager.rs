@@ -3,9 +3,11 @@
 //! Owns the lifecycle and the one reaper. It installs no signal handler and spawns nothing before it is started.
 
 pub(crate) mod cell;
+pub(crate) mod client;
 pub(crate) mod hooks;
 pub(crate) mod hub;
 mod list;
+mod notify;
 mod stats;
 mod tables;
 pub(crate) mod totals;
@@ -19,6 +21,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 pub use cell::SessionInfo;
+pub use client::ClientInfo;
 use hooks::HookSet;
 pub use hooks::{Hooks, Initialized};
 use hub::{Counted, Hub};

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
+use std::str::FromStr;
 
 use http::HeaderValue;
 
@@ -118,6 +119,28 @@ impl fmt::Display for Fingerprint {
         write!(f, "{:08x}", self.0)
     }
 }
+
+impl FromStr for Fingerprint {
+    type Err = FingerprintError;
+
+    /// Reads what `Display` writes, and nothing else.
+    fn from_str(text: &str) -> Result<Self, FingerprintError> {
+        let strict = text.len() == 8 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        u32::from_str_radix(text, 16).ok().filter(|_| strict).map(Self).ok_or(FingerprintError)
+    }
+}
+
+/// A text that is no fingerprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FingerprintError;
+
+impl fmt::Display for FingerprintError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a fingerprint is eight hexadecimal digits, in lower case")
+    }
+}
+
+impl std::error::Error for FingerprintError {}
 
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -260,6 +283,16 @@ mod tests {
         assert_eq!(a.fingerprint(&one), a.fingerprint(&one));
         assert_ne!(a.fingerprint(&one), a.fingerprint(&two));
         assert_ne!(a.fingerprint(&one), b.fingerprint(&one));
+    }
+
+    #[test]
+    fn a_fingerprint_reads_back_only_what_it_wrote() {
+        let fingerprint = FingerprintKey::from_bytes([3; 16]).fingerprint(&SessionId::from_bytes([1; 16]));
+        assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
+        for bad in ["", "1234567", "123456789", "ABCDEF01", "+1234567", "0x123456", " 1234567", "1234567g", "1234567ü"]
+        {
+            assert_eq!(bad.parse::<Fingerprint>(), Err(FingerprintError), "{bad:?}");
+        }
     }
 
     #[test]

@@ -140,7 +140,7 @@ pub use gate::{
     BodyAction, CorsHeaders, Gate, GetHead, HeadAction, LAST_EVENT_ID, LastEventId, MCP_METHOD, MCP_NAME,
     MCP_PROTOCOL_VERSION, MCP_SESSION_ID, ModernRequest, Page, PostHead, SessionHeader, ToolHeaders, VersionHeader,
 };
-pub use id::{EventId, Fingerprint, FingerprintKey, IdSource, RequestId, SessionId, SessionKey};
+pub use id::{EventId, Fingerprint, FingerprintError, FingerprintKey, IdSource, RequestId, SessionId, SessionKey};
 pub use message::{Initialize, Message, MessageError, MessageKind, Modern, Notification, Request, Response};
 pub use outcome::{HeaderFault, Outcome, modern_status};
 pub use table::{

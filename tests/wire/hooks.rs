@@ -51,8 +51,8 @@ impl Hooks for Recorder {
     }
 
     fn initialized(&self, session: &SessionInfo, initialized: &Initialized) {
-        assert_eq!(initialized.client_name.as_deref().map(|name| name.len() > 3), Some(true));
-        assert_eq!(initialized.client_version.as_deref(), Some("1"));
+        assert_eq!(initialized.client.name.as_deref().map(|name| name.len() > 3), Some(true));
+        assert_eq!(initialized.client.version.as_deref(), Some("1"));
         assert_eq!(initialized.capabilities.as_ref().map(|raw| raw.get()), Some("{}"));
         self.note(session, Told::Initialized(initialized.version));
     }

@@ -10,6 +10,7 @@ mod batches;
 mod bytes;
 mod captured;
 mod coverage;
+mod embedding;
 mod endings;
 mod expect;
 mod faults;

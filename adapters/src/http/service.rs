@@ -295,7 +295,9 @@ impl<S: Send + Sync + 'static> Open<'_, S> {
                 return outcome.respond_in(era_of(self.kind), id).map(Body::whole);
             }
         };
-        self.hub.hooks.introduce(&ticket.cell, &message);
+        if self.kind == Kind::Session {
+            self.hub.hooks.introduce(&ticket.cell, &message);
+        }
         if delivery == Delivery::Inbox {
             run_app(shared, &ticket);
         }

@@ -1,13 +1,14 @@
 //! One session as the adapters hold it: the pure session behind its lock, with the wakers of those who wait for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use http::request::Parts;
 use sessile_core::session::{ConnectionKey, Delivery, Effect, EndReason, Kind, RequestKey, ServerRequestKey, Session};
 use sessile_core::{Fingerprint, ProtocolVersion, SessionId, SessionKey, Timestamp};
 
+use super::client::ClientInfo;
 use super::hooks::{Initialized, Told};
 use super::totals::{Added, Totals};
 use crate::principal::Principal;
@@ -52,6 +53,8 @@ pub(crate) struct Cell<S> {
     pub(crate) id: SessionId,
     pub(crate) info: SessionInfo,
     pub(crate) state: S,
+    /// Of a session alone.
+    client: OnceLock<ClientInfo>,
     inner: Mutex<Inner>,
     /// The number of the last alarm that the table was told of; changed under the table's lock.
     alarms_set: AtomicU64,
@@ -90,7 +93,7 @@ impl<S> Cell<S> {
             calls: Wakers::default(),
             connections: Wakers::default(),
         };
-        Self { id, info, state, inner: Mutex::new(inner), alarms_set: AtomicU64::new(0) }
+        Self { id, info, state, client: OnceLock::new(), inner: Mutex::new(inner), alarms_set: AtomicU64::new(0) }
     }
 
     /// The lock is held for one call of the core and never across an await or a write.
@@ -103,6 +106,16 @@ impl<S> Cell<S> {
     /// order; only under the latter may this be called.
     pub(crate) fn is_news(&self, alarm: &Alarm) -> bool {
         self.alarms_set.fetch_max(alarm.number, Ordering::Relaxed) < alarm.number
+    }
+
+    /// Who the client says it is. The first word counts, and there is no other.
+    pub(super) fn introduce(&self, client: ClientInfo) {
+        let _ = self.client.set(client);
+    }
+
+    /// Who the client says it is, once it was introduced.
+    pub(super) fn client(&self) -> Option<&ClientInfo> {
+        self.client.get()
     }
 
     /// The negotiated revision, once it is known.

@@ -7,12 +7,12 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use sessile_core::{Message, MessageKind, ProtocolVersion, ReapReason};
 use tracing::warn;
 
 use super::cell::{Cell, SessionInfo};
+use super::client::ClientInfo;
 
 /// What is to be done when sessions open, are initialized and close. Given to [`Builder::hooks`](crate::Builder::hooks).
 ///
@@ -49,50 +49,18 @@ pub trait Hooks: Send + Sync + 'static {
 pub struct Initialized {
     /// The capabilities of the client, as they were sent. `None` if they take more than 64 KiB.
     pub capabilities: Option<Box<RawValue>>,
-    /// The name of the client, cut to 256 bytes. `None` if it is no string.
-    pub client_name: Option<String>,
-    /// The version of the client, cut to 256 bytes. `None` if it is no string.
-    pub client_version: Option<String>,
+    /// Who the client says it is.
+    pub client: ClientInfo,
     /// What was negotiated. `None` if the app named a revision that nobody knows.
     pub version: Option<ProtocolVersion>,
 }
 
 const CAPABILITIES: usize = 64 << 10;
-const NAME: usize = 256;
 
 impl Initialized {
-    /// What the client says of itself in its `initialize`.
-    fn read(initialize: &Message) -> Self {
-        #[derive(Default, Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Params<'a> {
-            #[serde(borrow)]
-            capabilities: Option<&'a RawValue>,
-            #[serde(borrow)]
-            client_info: Option<&'a RawValue>,
-        }
-        #[derive(Default, Deserialize)]
-        struct ClientInfo<'a> {
-            #[serde(borrow)]
-            name: Option<&'a RawValue>,
-            #[serde(borrow)]
-            version: Option<&'a RawValue>,
-        }
-        let params: Params<'_> = initialize.params().unwrap_or_default();
-        let info = params.client_info.and_then(|info| serde_json::from_str(info.get()).ok());
-        let info: ClientInfo<'_> = info.unwrap_or_default();
-        let text = |raw: Option<&RawValue>| {
-            let mut text: String = serde_json::from_str(raw?.get()).ok()?;
-            text.truncate((0..=NAME.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0));
-            text.shrink_to_fit();
-            Some(text)
-        };
-        Self {
-            capabilities: params.capabilities.filter(|raw| raw.get().len() <= CAPABILITIES).map(ToOwned::to_owned),
-            client_name: text(info.name),
-            client_version: text(info.version),
-            version: None,
-        }
+    fn new(client: ClientInfo, capabilities: Option<&RawValue>) -> Self {
+        let capabilities = capabilities.filter(|raw| raw.get().len() <= CAPABILITIES).map(ToOwned::to_owned);
+        Self { capabilities, client, version: None }
     }
 }
 
@@ -100,8 +68,7 @@ impl Initialized {
 impl fmt::Debug for Initialized {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Initialized")
-            .field("client_name", &self.client_name)
-            .field("client_version", &self.client_version)
+            .field("client", &self.client)
             .field("version", &self.version)
             .finish_non_exhaustive()
     }
@@ -120,12 +87,13 @@ impl HookSet {
         self.call("closed", session, |hooks| hooks.closed(session, reason));
     }
 
-    /// Remembers what the client says of itself, until it is told.
+    /// Remembers what the client says of itself: who it is for as long as the session lives, the rest until it is told.
     pub(crate) fn introduce<S>(&self, cell: &Cell<S>, initialize: &Message) {
+        let (client, capabilities) = ClientInfo::read(initialize);
         if self.0.is_some() {
-            let client = Box::new(Initialized::read(initialize));
-            cell.lock().told.client = Some(client);
+            cell.lock().told.client = Some(Box::new(Initialized::new(client.clone(), capabilities)));
         }
+        cell.introduce(client);
     }
 
     /// The one word that [`Told::take_due`] has given leave for; and the end, if it has come meanwhile.
@@ -255,38 +223,19 @@ impl Told {
 mod tests {
     use super::*;
 
-    fn initialize(params: &str) -> Initialized {
-        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{params}}}"#);
-        Initialized::read(&Message::parse(text.into()).expect("a message"))
-    }
-
     fn client() -> Option<Box<Initialized>> {
-        Some(Box::new(initialize("{}")))
+        Some(Box::new(Initialized::new(ClientInfo::default(), None)))
     }
 
     #[test]
-    fn what_a_client_says_of_itself_is_read_as_far_as_it_can_be() {
-        let read = initialize(
-            r#"{"protocolVersion":"x","capabilities":{"roots": {}},"clientInfo":{"name":"a\u0062","version":"1","x":[]}}"#,
-        );
-        assert_eq!((read.client_name.as_deref(), read.client_version.as_deref()), (Some("ab"), Some("1")));
-        assert_eq!(read.capabilities.as_ref().map(|raw| raw.get()), Some(r#"{"roots": {}}"#));
-        assert!(!format!("{read:?}").contains("roots"));
-        for params in [r#"{"capabilities":{},"clientInfo":{"name":7,"version":null}}"#, "{}", r#"{"clientInfo":[]}"#] {
-            let read = initialize(params);
-            assert_eq!((read.client_name, read.client_version), (None, None), "{params}");
+    fn capabilities_are_bounded_and_not_shown() {
+        let long = format!(r#"{{"roots":"{}"}}"#, "x".repeat(CAPABILITIES));
+        for (text, kept) in [(r#"{"roots":{}}"#, true), (&long, false)] {
+            let raw = RawValue::from_string(text.to_owned()).expect("JSON");
+            let initialized = Initialized::new(ClientInfo::default(), Some(&raw));
+            assert_eq!(initialized.capabilities.is_some(), kept);
+            assert!(!format!("{initialized:?}").contains("roots"));
         }
-    }
-
-    #[test]
-    fn what_a_client_says_of_itself_is_bounded() {
-        let name = format!("x{}", "ü".repeat(1_000));
-        let read = initialize(&format!(
-            r#"{{"capabilities":{{"a":"{}"}},"clientInfo":{{"name":"{name}"}}}}"#,
-            "x".repeat(CAPABILITIES)
-        ));
-        assert_eq!(read.client_name.as_deref(), Some(&name[..255]));
-        assert!(read.capabilities.is_none());
     }
 
     #[test]
