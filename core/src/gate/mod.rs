@@ -183,15 +183,6 @@ impl Gate {
         }
     }
 
-    /// The answer to a modern request at an endpoint that turned out to serve legacy versions only, and the id for it: that of
-    /// an endpoint of which it was known from the beginning.
-    #[must_use]
-    pub fn refuse_modern(&self, request: &ModernRequest) -> (Outcome, Option<RequestId>) {
-        let requested = request.version.as_str().into();
-        let id = request.message.as_request().map(|request| request.id.clone());
-        (Outcome::UnsupportedVersion { requested, era: Era::Legacy }, id)
-    }
-
     /// How many bytes of a body are read at most; one more is [`Outcome::BodyTooLarge`].
     #[must_use]
     pub const fn max_body(&self) -> usize {

@@ -159,10 +159,10 @@ fn a_legacy_endpoint_does_not_pass_for_a_modern_one() {
     assert_eq!(found, unsupported("2026-07-28"));
     assert_eq!((found.status().as_u16(), found.code()), (400, Some(-32600)));
     // And so they are by an endpoint that learns only then that it is one.
-    let action = posted_at(&gate(), Eras::BOTH, &fields("tools/list", None, &[]), &request);
-    let Ok(BodyAction::Sessionless(request)) = action else { panic!("{action:?}") };
-    assert_eq!(gate().refuse_modern(&request), (found, Some(RequestId::Number(7))));
-    let post = post_at(Eras::BOTH, &[VERSION]);
+    let post = post_at(Eras::BOTH, &fields("tools/list", None, &[]));
+    let action = gate().body(Eras::LEGACY, &HeaderMap::new(), &post, None, Bytes::from(request));
+    let BodyAction::Answer { era: Era::Legacy, id, outcome } = action else { panic!("{action:?}") };
+    assert_eq!((outcome, id), (found, Some(RequestId::Number(7))));
     let action = gate().body(Eras::LEGACY, &HeaderMap::new(), &post, None, Bytes::from_static(b"{"));
     assert!(matches!(action, BodyAction::Answer { era: Era::Legacy, outcome: Outcome::NotJson, .. }), "{action:?}");
 }
