@@ -44,6 +44,7 @@ pub struct Manager<R: Runtime, B: Backend> {
 
 pub(crate) struct Shared<R: Runtime, B: Backend> {
     pub(crate) backend: B,
+    pub(crate) gate: Gate,
     pub(crate) hub: Arc<Hub<State<B>>>,
     /// The requests that belong to no session, and are no subscriptions.
     pub(crate) requests: Arc<Hub<State<B>>>,
@@ -167,16 +168,15 @@ impl<R: Runtime, B: Backend> Builder<R, B> {
             self.config.session.detached_timeout = self.config.table.idle_timeout;
         }
         let clock = Arc::new(RuntimeClock(self.runtime.clone()));
-        let hub = |counted, hooks| {
-            let gate = Gate::new(&self.config.gate)?;
-            Hub::new(&self.config, gate, counted, hooks, clock.clone()).map(Arc::new)
-        };
+        let gate = Gate::new(&self.config.gate)?;
+        let hub = |counted, hooks| Hub::new(&self.config, counted, hooks, clock.clone()).map(Arc::new);
         let subscriptions = hub(Counted::Subscriptions, HookSet::default())?;
         let (hub, requests) = (hub(Counted::Sessions, self.hooks)?, hub(Counted::Requests, HookSet::default())?);
         let phase = AtomicU8::new(BUILT);
         let shared = Shared {
             backend: self.backend,
             eras: self.eras,
+            gate,
             hub,
             requests,
             subscriptions,

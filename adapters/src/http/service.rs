@@ -89,7 +89,7 @@ impl<R: Runtime, B: Backend> McpService<R, B> {
         let authenticate = self.authenticate.clone();
         ResponseFuture(Box::pin(async move {
             // Every answer has these, so that the script of a page that may ask learns why it was refused.
-            let cors = hub.gate.cors(&parts);
+            let cors = shared.gate.cors(&parts);
             let mut response = if elsewhere {
                 Outcome::NotTheEndpoint.respond(None).map(Body::whole)
             } else {
@@ -119,7 +119,7 @@ async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
     }
     let hub = &shared.hub;
     let mut principal = Principal::ANONYMOUS;
-    let action = hub.gate.head_with_credentials(shared.served(shared.backend.known_eras()), &parts, || {
+    let action = shared.gate.head_with_credentials(shared.served(shared.backend.known_eras()), &parts, || {
         principal = match &authenticate {
             Some(authenticate) => authenticate.authenticate(&parts).map_err(CredentialsError::outcome)?,
             None => parts.extensions.get::<Principal>().cloned().unwrap_or_default(),
@@ -152,7 +152,8 @@ async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
                     }
                 },
             };
-            let bytes = match read_body(&shared.runtime, body, hub.gate.max_body(), hub.gate.body_timeout()).await {
+            let bytes = match read_body(&shared.runtime, body, shared.gate.max_body(), shared.gate.body_timeout()).await
+            {
                 Ok(bytes) => bytes,
                 Err(ReadError::Refused(outcome)) => {
                     return with_close(&parts, outcome.respond_in(post.era, None).map(Body::whole));
@@ -207,7 +208,7 @@ async fn look_at<R: Runtime, B: Backend>(
     live: Option<Option<ProtocolVersion>>,
     body: Bytes,
 ) -> BodyAction {
-    let look = |served, body| shared.hub.gate.body(served, &parts.headers, post, live, body);
+    let look = |served, body| shared.gate.body(served, &parts.headers, post, live, body);
     let known = shared.backend.known_eras();
     if known.is_some() || !shared.eras.modern {
         return look(shared.served(known), body);
@@ -234,7 +235,7 @@ async fn refuse_unread<R: Runtime, B: Backend, Q: http_body::Body>(
     era: Era,
     outcome: &Outcome,
 ) -> Response<Body> {
-    let gate = &shared.hub.gate;
+    let gate = &shared.gate;
     let response = outcome.respond_in(era, None).map(Body::whole);
     if body.is_end_stream() || gate.may_drain(parts) && discard(&shared.runtime, body, gate.max_body()).await {
         response

@@ -12,9 +12,7 @@ use sessile_core::session::{Delivery, EndReason, Kind};
 use sessile_core::table::{
     CloseReason, Reap, ReapReason, Rejection, RequestAction, RequestHead, SessionTable, TableCounts, TaskExit,
 };
-use sessile_core::{
-    Config, ConfigError, FingerprintKey, Gate, Outcome, ProtocolVersion, SessionId, SessionKey, Timestamp,
-};
+use sessile_core::{Config, ConfigError, FingerprintKey, Outcome, ProtocolVersion, SessionId, SessionKey, Timestamp};
 use tracing::{debug, info, warn};
 
 use super::cell::{Cell, Inner, SessionInfo, Todo};
@@ -28,7 +26,6 @@ use crate::principal::Principal;
 pub(crate) struct Hub<S> {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) config: Config,
-    pub(crate) gate: Gate,
     pub(crate) hooks: HookSet,
     pub(crate) totals: Totals,
     pub(super) fingerprints: FingerprintKey,
@@ -74,7 +71,6 @@ impl<S> Hub<S> {
     /// The tables for sessions, or for what belongs to none.
     pub(crate) fn new(
         config: &Config,
-        gate: Gate,
         counted: Counted,
         hooks: HookSet,
         clock: Arc<dyn Clock>,
@@ -88,7 +84,6 @@ impl<S> Hub<S> {
         Ok(Self {
             clock,
             config: config.clone(),
-            gate,
             hooks,
             totals: Totals::default(),
             fingerprints: FingerprintKey::from_bytes(random_bytes()),
