@@ -170,7 +170,7 @@ async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
                     None => Outcome::SessionNotFound.respond(None).map(Body::whole),
                 },
                 BodyAction::Create(message) => {
-                    let open = Open { hub, kind: Kind::Session, mode: post.mode };
+                    let open = Open { hub, kind: Kind::Session, mode: post.mode, ours: false };
                     open.serve(&shared, parts, &principal, message).await
                 }
                 BodyAction::Deliver(message) => match ticket {
@@ -178,7 +178,7 @@ async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
                     None => Outcome::SessionNotFound.respond(None).map(Body::whole),
                 },
                 BodyAction::Stateless(message) => {
-                    let open = Open { hub: &shared.requests, kind: Kind::Stateless, mode: post.mode };
+                    let open = Open { hub: &shared.requests, kind: Kind::Stateless, mode: post.mode, ours: false };
                     open.serve(&shared, parts, &principal, message).await
                 }
                 BodyAction::Sessionless(ModernRequest { message, mode, .. }) => {
@@ -191,7 +191,7 @@ async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
                     } else {
                         &shared.requests
                     };
-                    let open = Open { hub, kind: Kind::Modern, mode };
+                    let open = Open { hub, kind: Kind::Modern, mode, ours: false };
                     open.serve(&shared, parts, &principal, message).await
                 }
             }
@@ -277,6 +277,8 @@ pub(super) struct Open<'a, S> {
     pub(super) hub: &'a Arc<Hub<S>>,
     pub(super) kind: Kind,
     pub(super) mode: ResponseMode,
+    /// Whether it is we who ask, and no client.
+    pub(super) ours: bool,
 }
 
 impl<S: Send + Sync + 'static> Open<'_, S> {
@@ -296,6 +298,9 @@ impl<S: Send + Sync + 'static> Open<'_, S> {
                 return outcome.respond_in(era_of(self.kind), id).map(Body::whole);
             }
         };
+        if self.ours {
+            ticket.cell.lock().is_ours();
+        }
         if self.kind == Kind::Session {
             self.hub.hooks.introduce(&ticket.cell, &message);
         }

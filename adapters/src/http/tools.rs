@@ -104,7 +104,7 @@ async fn list<R: Runtime, B: Backend>(
         let request =
             format!(r#"{{"jsonrpc":"2.0","id":"sessile","method":"tools/list","params":{{"_meta":{meta}{cursor}}}}}"#);
         let request = Message::parse(request.into()).ok()?;
-        let open = Open { hub: &shared.requests, kind: Kind::Modern, mode: ResponseMode::Json };
+        let open = Open { hub: &shared.requests, kind: Kind::Modern, mode: ResponseMode::Json, ours: true };
         let response = open.serve(shared, parts.clone(), principal, request).await;
         let mut body = pin!(response.into_body());
         // One body, in JSON mode.

@@ -168,6 +168,11 @@ impl Inner {
         self.app.take(who);
     }
 
+    /// No client asks for this: we do, and nothing of it becomes part of the totals.
+    pub(crate) const fn is_ours(&mut self) {
+        self.added.is_ours();
+    }
+
     /// Takes the effects of what was just called, and adds what has changed to the totals.
     pub(crate) fn take_effects(&mut self, totals: &Totals) -> Todo {
         totals.add(&mut self.added, &self.session);

@@ -23,7 +23,8 @@ pub struct Stats {
     pub exchanges: u64,
     /// Requests of clients that have no answer yet.
     pub requests_in_flight: u64,
-    /// Requests without a session under way, but for subscriptions.
+    /// Requests without a session under way, but for subscriptions. Here, and in `exchanges`, a list of tools is one too that is asked
+    /// for so that headers can be checked: it takes the place of a request. In other numbers it is none.
     pub sessionless: usize,
     /// Live sessions.
     pub sessions: usize,
@@ -49,8 +50,7 @@ pub struct Stats {
     pub refused: RefusedCounts,
     /// HTTP requests that the table of the sessions has rejected, by reason. Each is among `refused` too.
     pub rejected: RejectedCounts,
-    /// Requests of clients that were taken in, `initialize` included; in the modern era also the lists of tools that are asked for here
-    /// so that headers can be checked.
+    /// Requests of clients that were taken in, `initialize` included.
     pub requests: RequestCounts,
     /// Requests that clients have cancelled.
     pub requests_cancelled: u64,

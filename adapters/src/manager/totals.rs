@@ -47,6 +47,8 @@ pub(super) struct Numbers {
 #[derive(Debug)]
 pub(super) struct Added {
     kind: Kind,
+    /// Whether no client has asked for it.
+    ours: bool,
     counters: Counters,
     requests_in_flight: usize,
     streams: usize,
@@ -54,13 +56,21 @@ pub(super) struct Added {
 
 impl Added {
     pub(super) fn new(kind: Kind) -> Self {
-        Self { kind, counters: Counters::default(), requests_in_flight: 0, streams: 0 }
+        Self { kind, ours: false, counters: Counters::default(), requests_in_flight: 0, streams: 0 }
+    }
+
+    /// From now on nothing is added.
+    pub(super) const fn is_ours(&mut self) {
+        self.ours = true;
     }
 }
 
 impl Totals {
     /// Adds what has changed in a session since the last time.
     pub(super) fn add<X>(&self, added: &mut Added, session: &Session<X>) {
+        if added.ours {
+            return;
+        }
         let counters = session.counters();
         let (requests_in_flight, streams) = (session.requests_in_flight(), session.streams_open());
         let add = |sum: &AtomicU64, now: u64, before: u64| {
