@@ -136,3 +136,32 @@ fn descriptors_that_run_out_are_an_error_and_no_end() {
     session.echo("the old one too");
     assert!(program.is_running());
 }
+
+#[test]
+fn more_sessions_than_a_process_has_descriptors_at_first() {
+    // R180. A limit of 128 lets a process ask for more, as systems do with 1,024.
+    let launcher = ["/bin/sh", "-c", "ulimit -Sn 128 && exec \"$@\"", "sh"];
+    let program =
+        Setup::new(&["--max-sessions", "10", "--eras", "legacy"]).command(&[HOSTILE]).under(&launcher).start();
+    let (soft, hard) = limit_of(program.id());
+    assert!(hard > 128 && soft == hard, "{soft} of {hard}");
+    let session = Session::open(&program);
+    session.echo("so that the child has begun");
+    let [child] = program.tree()[..] else { panic!("one child") };
+    assert_eq!(limit_of(child), (128, hard), "a child has what the program was given");
+    assert!(!program.log().contains("open files"), "{}", program.log());
+    drop(session);
+
+    let launcher = ["/bin/sh", "-c", "ulimit -n 128 && exec \"$@\"", "sh"];
+    let program =
+        Setup::new(&["--max-sessions", "100", "--eras", "legacy"]).command(&[HOSTILE]).under(&launcher).start();
+    program.wait_for_log("the limit of 128 open files is reached with 12 sessions, of 100 that are allowed");
+}
+
+/// How many files a process may have open, and how many it may ask for.
+fn limit_of(pid: u32) -> (u64, u64) {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).expect("it is there");
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("its limit");
+    let number = |at| line.split_whitespace().nth(at).and_then(|field| field.parse().ok()).unwrap_or(u64::MAX);
+    (number(0), number(1))
+}

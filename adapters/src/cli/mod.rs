@@ -7,6 +7,7 @@
 //! Exit codes: 0 after a signal and an orderly end; 1 if it can't serve, or if a second signal stopped it; 2 for wrong
 //! options. Standard output carries one line, when the server is ready; the rest goes to standard error.
 
+mod descriptors;
 mod init;
 mod log;
 mod options;
@@ -22,6 +23,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sessile_core::Config;
+
+use self::descriptors::Descriptors;
 use self::log::Log;
 use self::options::{Refusal, Settings};
 use self::run::{End, bind, until_signal};
@@ -67,7 +71,9 @@ fn start(mut settings: Settings) -> ExitCode {
         }
         tokens
     });
-    let warden = settings.child.as_mut().and_then(watched);
+    let descriptors = Descriptors::raise();
+    descriptors.check(sessions(&settings.config), settings.child.is_some());
+    let warden = settings.child.as_mut().and_then(|child| watched(child, descriptors));
     let end = program::run(|runtime| run(runtime, settings, tokens, log));
     if let Some(warden) = warden {
         warden.end();
@@ -81,18 +87,20 @@ fn start(mut settings: Settings) -> ExitCode {
     }
 }
 
+/// How many clients may be served at once, each with an app of its own.
+const fn sessions(config: &Config) -> usize {
+    if config.gate.stateless { config.sessionless.max_requests } else { config.table.max_sessions }
+}
+
 /// Children of this command end with us, whatever ends us. Not being able to rule that out is no reason not to serve.
-fn watched(child: &mut StdioConfig) -> Option<Arc<Warden>> {
-    match Warden::start() {
-        Ok(warden) => {
-            child.watcher = Some(Arc::clone(&warden) as _);
-            Some(warden)
-        }
-        Err(error) => {
-            tracing::warn!(%error, "no warden: if this program is killed, children may live on");
-            None
-        }
-    }
+fn watched(child: &mut StdioConfig, descriptors: Descriptors) -> Option<Arc<Warden>> {
+    let warden = Warden::start();
+    let warden = warden.inspect_err(|error| {
+        tracing::warn!(%error, "no warden: if this program is killed, children may live on");
+    });
+    let warden = warden.ok();
+    child.watcher = Some(descriptors.give_back(warden.clone().map(|warden| warden as _)));
+    warden
 }
 
 /// This program, also where its file has been replaced since.
