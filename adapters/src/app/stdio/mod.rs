@@ -16,6 +16,7 @@ mod modern_tests;
 mod pool;
 mod probe;
 mod pump;
+mod reuse;
 mod rewrite;
 mod shared;
 mod splitter;
@@ -62,6 +63,10 @@ const BUDGET: usize = 16;
 /// to any more: it is ended as well, and so is its session, which does not wait for that unless the child can still speak.
 /// Lines that are no messages are skipped.
 ///
+/// The messages of a session pass as they are. Only a request whose id the child may still answer for an earlier one, which was
+/// cancelled or has expired, gets another id and progress token on its way, so that a late answer never passes for that of another
+/// request.
+///
 /// Requests of the modern era (2026-07-28) belong to no session. Those of one principal share a child, which starts with
 /// the first of them and ends when there has been none for [`StdioConfig::modern_idle`]. The child sees ids, progress tokens
 /// and subscriptions under names of ours, so that clients can't meet; whatever it says without naming a request is given to a
@@ -92,11 +97,13 @@ struct Inner<R> {
 pub struct StdioStats {
     /// How many children there are now: started and not yet reaped.
     pub children: usize,
-    /// How many notes of shared children were dropped, since they named no request in flight.
+    /// How many notes of shared children were dropped, since they named no request in flight; and of others those about progress that
+    /// came late, when their token was in use again.
     pub notes_dropped: u64,
     /// How many requests of shared children were refused: there are none in that era.
     pub requests_refused: u64,
-    /// How many responses of shared children answered nothing, or a request that was cancelled.
+    /// How many responses of shared children answered nothing, or a request that was cancelled; and of others those that came late,
+    /// when their id was in use again.
     pub responses_unmatched: u64,
     /// How many lines were no messages, over all children.
     pub skipped_lines: u64,
@@ -192,7 +199,9 @@ impl<R: Processes> App for Stdio<R> {
         let name = sender.session().fingerprint();
         let kind = sender.session().kind();
         if kind == Kind::Session {
-            return self.serve(name, receiver, sender).await;
+            let counters = Arc::clone(&self.inner.launcher.counters);
+            let (inbox, outbox) = reuse::wrap(receiver, sender, counters);
+            return self.serve(name, inbox, outbox).await;
         }
         let Some(Inbound { message, parts }) = receiver.recv().await else { return Ok(()) };
         if kind == Kind::Stateless {

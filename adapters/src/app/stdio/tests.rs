@@ -666,6 +666,40 @@ fn a_session_over_http_is_a_child() {
     });
 }
 
+/// The id of a cancelled request is free at once (R068); the child may answer it all the same.
+#[test]
+fn an_answer_to_what_was_cancelled_is_not_that_of_the_next_request_with_its_id() {
+    let script = r#"
+        answer() { printf '{"jsonrpc":"2.0","id":%s,"result":{"said":"%s"}}\n' "$1" "$2"; }
+        while IFS= read -r line; do
+            id=${line#*\"id\":}; id=${id%%[,\}]*}
+            case "$line" in
+                *'"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25"}}\n' "$id";;
+                *'"first"'*) first=$id;;
+                *'"second"'*) answer "$first" late; answer "$id" second;;
+            esac
+        done"#;
+    block_on(async {
+        let stdio = Stdio::new(sh(script), Tokio::current());
+        let manager = Builder::new(Tokio::current()).app(stdio.clone()).build().expect("a good configuration");
+        manager.start().expect("the first time");
+        let initialize = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}"#;
+        let (_, id, _) = exchange(&manager, "POST", None, initialize).await;
+        let post = |body| exchange(&manager, "POST", id.as_deref(), body);
+        let then = async {
+            until(|| manager.stats().requests_in_flight == 1).await;
+            let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+            assert_eq!(post(cancel).await.0, 202);
+            post(r#"{"jsonrpc":"2.0","id":1,"method":"second"}"#).await
+        };
+        let (first, second) = tokio::join!(post(r#"{"jsonrpc":"2.0","id":1,"method":"first"}"#), then);
+        assert_eq!((first.0, second.0), (202, 200));
+        assert!(second.2.contains(r#""id":1,"result":{"said":"second"}"#), "{}", second.2);
+        assert_eq!(stdio.stats().responses_unmatched, 1);
+        manager.shutdown(Duration::ZERO, LONG).await.expect("running");
+    });
+}
+
 async fn exchange(
     manager: &Manager<Tokio, Tasks<Stdio<Tokio>>>,
     method: &str,
