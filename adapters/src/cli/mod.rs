@@ -72,9 +72,8 @@ fn start(mut settings: Settings) -> ExitCode {
         tokens
     });
     let descriptors = Descriptors::raise();
-    descriptors.check(sessions(&settings.config), settings.child.is_some());
     let warden = settings.child.as_mut().and_then(|child| watched(child, descriptors));
-    let end = program::run(|runtime| run(runtime, settings, tokens, log));
+    let end = program::run(|runtime| run(runtime, settings, tokens, log, descriptors));
     if let Some(warden) = warden {
         warden.end();
     }
@@ -128,7 +127,14 @@ fn say(mut to: impl Write, line: &str) {
 }
 
 /// Serves what the settings say, until a signal. The error is one line.
-async fn run(runtime: Tokio, settings: Settings, tokens: Option<BearerTokens>, log: Log) -> Result<End, String> {
+async fn run(
+    runtime: Tokio,
+    settings: Settings,
+    tokens: Option<BearerTokens>,
+    log: Log,
+    descriptors: Descriptors,
+) -> Result<End, String> {
+    let sessions = sessions(&settings.config);
     let builder = Builder::new(runtime.clone()).config(settings.config.clone()).eras(settings.eras);
     match settings.child.clone() {
         Some(child) => {
@@ -138,6 +144,7 @@ async fn run(runtime: Tokio, settings: Settings, tokens: Option<BearerTokens>, l
             let manager = builder.app(stdio.clone()).build().map_err(|error| error.to_string())?;
             let asked = settings.eras.modern;
             let ready = |_: &str| {
+                descriptors.check(sessions, true);
                 if asked {
                     stdio.probe();
                 }
@@ -146,7 +153,10 @@ async fn run(runtime: Tokio, settings: Settings, tokens: Option<BearerTokens>, l
         }
         None => {
             let manager = builder.handler(Demo::new()).build().map_err(|error| error.to_string())?;
-            let ready = |url: &str| log.line(&how_to_connect(url));
+            let ready = |url: &str| {
+                descriptors.check(sessions, false);
+                log.line(&how_to_connect(url));
+            };
             run_manager(runtime, manager, settings, tokens, MOMENT, ready, std::future::ready(())).await
         }
     }
