@@ -1,17 +1,29 @@
 //! The one writer of Server-Sent Events.
 //!
-//! Owns the bytes of events and comments (WHATWG HTML, 9.2 server-sent events): LF endings, one `data` line for each event.
-//! Does not own when they are sent.
+//! Owns the bytes of events and comments (WHATWG HTML, 9.2 server-sent events), LF endings, one `data` line for each event, and the
+//! headers of an answer that is a stream of them. Does not own when they are sent.
 
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use memchr::{memchr, memchr3};
 
 use crate::id::EventId;
 
 /// A comment: the first byte of a stream that has nothing to say yet, and the sign of life of a silent one.
 pub const COMMENT: &[u8] = b":\n\n";
+
+/// Puts what an answer needs that is a stream of events into its headers: its type, and that proxies must neither hold events back nor
+/// change them.
+pub fn set_headers(headers: &mut HeaderMap) {
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+}
+
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Writes one JSON-RPC message as an event, with an id where the stream can be resumed.
 ///

@@ -1,13 +1,13 @@
 //! How answers leave: refusals, heads that are held, and what streams have.
 
 use bytes::BytesMut;
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use http::header::{CONNECTION, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use sessile_core::config::ResponseMode;
 use sessile_core::session::{Head, ReaderOutput};
 use sessile_core::{
-    GetHead, LastEventId, MCP_SESSION_ID, ModernRequest, Outcome, RequestId, SessionKey, modern_status,
+    GetHead, LastEventId, MCP_SESSION_ID, ModernRequest, Outcome, RequestId, SessionKey, modern_status, sse,
 };
 
 use super::script::{self, Say, script};
@@ -155,9 +155,7 @@ impl World {
 }
 
 fn event_stream() -> HeaderMap {
-    HeaderMap::from_iter([
-        (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
-        (CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
-        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
-    ])
+    let mut headers = HeaderMap::new();
+    sse::set_headers(&mut headers);
+    headers
 }

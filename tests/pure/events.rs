@@ -1,6 +1,6 @@
 //! What follows from an input: effects of sessions, speech of apps, deadlines, and ends.
 
-use sessile_core::session::{Delivery, Effect, EndReason, Relation, RequestKey, Session};
+use sessile_core::session::{Delivery, Effect, Relation, RequestKey, Session};
 use sessile_core::{Message, Outcome, ProtocolVersion, Reap, RequestId, SessionKey, TaskExit, Timestamp};
 
 use super::script::{self, Say};
@@ -13,8 +13,7 @@ impl World {
             match effect {
                 Effect::Alarm(at) => self.table.set_alarm(key, at),
                 Effect::End(reason) => {
-                    let exit = if reason == EndReason::NotStarted { TaskExit::Crashed } else { TaskExit::Finished };
-                    let reap = self.table.handle_task_exited(self.now, key, exit);
+                    let reap = self.table.handle_task_exited(self.now, key, reason.into());
                     self.bury(reap);
                 }
                 Effect::Established => {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response, StatusCode};
 use sessile_core::session::{ConnectionKey, Disconnect, Head, Kind, ReaderOutput, RequestKey};
 use sessile_core::table::CloseReason;
 use sessile_core::{Era, MCP_SESSION_ID, RequestId, Timestamp, modern_status, sse};
@@ -457,17 +457,11 @@ fn json(status: StatusCode, bytes: Bytes) -> Response<Body> {
     response
 }
 
-/// Proxies must neither hold events back nor change them.
 fn event_stream(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    sse::set_headers(response.headers_mut());
     response
 }
-
-const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// The code of an answer that is an error.
 fn error_code(answer: &[u8]) -> Option<i64> {

@@ -241,13 +241,11 @@ impl<S> Hub<S> {
             if todo.released > 0 {
                 self.finish(key, todo.released);
             }
-            match todo.end {
-                None => {}
-                Some(EndReason::NotStarted) => {
+            if let Some(reason) = todo.end {
+                if reason == EndReason::NotStarted {
                     warn!(session = %cell.info.fingerprint, "the app has not answered initialize in time");
-                    self.exit(key, TaskExit::Crashed);
                 }
-                Some(_) => self.exit(key, TaskExit::Finished),
+                self.exit(key, reason.into());
             }
         }
         if let Some(initialized) = todo.initialized.take() {

@@ -9,7 +9,7 @@ use crate::session::inbox::Inbound;
 use crate::session::outside::Wish;
 use crate::session::stream::{Closing, ConnectionKey, Place, RequestKey};
 use crate::session::{Delivery, Effect, Kind, Phase, Session};
-use crate::table::ReapReason;
+use crate::table::{ReapReason, TaskExit};
 use crate::time::Timestamp;
 
 /// Why a session is over, as far as its open requests are concerned.
@@ -41,6 +41,16 @@ impl From<ReapReason> for EndReason {
             | ReapReason::Idle
             | ReapReason::Lifetime
             | ReapReason::NeverInitialized => Self::Closed,
+        }
+    }
+}
+
+/// What the table is told where the session itself says that it is over, by [`Effect::End`].
+impl From<EndReason> for TaskExit {
+    fn from(reason: EndReason) -> Self {
+        match reason {
+            EndReason::NotStarted => Self::Crashed,
+            EndReason::AppEnded | EndReason::Closed | EndReason::InitializeFailed | EndReason::Shutdown => Self::Finished,
         }
     }
 }

@@ -152,7 +152,8 @@ pub enum MessageAction<X> {
 pub enum Effect {
     /// Come back with [`Session::handle_timeout`] at this time, which may have changed.
     Alarm(Option<Timestamp>),
-    /// The session is over: reap it.
+    /// The session is over: reap it, by [`handle_task_exited`](crate::SessionTable::handle_task_exited) with the exit that the reason
+    /// converts into.
     End(EndReason),
     /// The app has answered `initialize` with a result.
     Established,
