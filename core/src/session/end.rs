@@ -50,7 +50,9 @@ impl From<EndReason> for TaskExit {
     fn from(reason: EndReason) -> Self {
         match reason {
             EndReason::NotStarted => Self::Crashed,
-            EndReason::AppEnded | EndReason::Closed | EndReason::InitializeFailed | EndReason::Shutdown => Self::Finished,
+            EndReason::AppEnded | EndReason::Closed | EndReason::InitializeFailed | EndReason::Shutdown => {
+                Self::Finished
+            }
         }
     }
 }
