@@ -75,6 +75,9 @@
 //!
 //! # An example
 //!
+//! One exchange. The example `readiness_loop` is a whole server on one thread, with sockets, timers and several sessions at once;
+//! `scripted` runs the table from a text of events.
+//!
 //! ```
 //! use bytes::Bytes;
 //! use sessile_core::session::{Delivery, Head, MessageAction, Session};

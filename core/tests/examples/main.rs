@@ -3,6 +3,7 @@
 //! Cargo builds examples with `cargo test`, but not where single test targets are named.
 
 mod readiness_loop;
+mod scripted;
 mod wire;
 
 use std::path::PathBuf;
