@@ -7,6 +7,8 @@ pub mod client;
 pub mod pure;
 pub mod session;
 pub mod table;
+#[cfg(feature = "client")]
+pub mod threads;
 
 use std::path::PathBuf;
 

@@ -1,14 +1,19 @@
 //! How exchanges and sessions end when a client leaves, cancels or deletes, or an app gives up. R062, R075 to R082, R017.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::HeaderValue;
+use serde_json::json;
+use sessile::Builder;
 use sessile::app::{App, AppError, AppLink, Backend, handler_fn};
 use sessile::core::Message;
-use sessile_core::Config;
+use sessile_core::{Config, Eras};
+use sessile_tests::client::Client;
 use sessile_tests::pure::script;
+use sessile_tests::threads::{Threads, block_on};
 
 use crate::apps::{Scripted, exited};
 use crate::raw::{Exchange, GONE, Read as _, Site, app, handler, pass};
@@ -217,6 +222,31 @@ async fn a_session_ends_with_its_app() {
         assert_eq!(site.post(&other, "$NOTE").await.answer().status(), Some(202));
         assert_eq!(site.manager.sessions(), 1);
     }
+}
+
+/// Such an app may have ended before whoever has started it goes on.
+#[test]
+fn an_app_that_ends_at_once_is_a_failure_and_no_unknown_session() {
+    struct Refusing;
+    impl App for Refusing {
+        fn eras(&self) -> impl Future<Output = Eras> + Send {
+            std::future::ready(Eras::BOTH)
+        }
+
+        async fn run(&self, _: AppLink) -> Result<(), AppError> {
+            Err(exited())
+        }
+    }
+    let manager = Builder::new(Threads::default()).app(Refusing).build().expect("good settings");
+    manager.start().expect("started once");
+    let service = manager.service().expect("running");
+    let params =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+    let legacy = block_on(Client::new(service.clone()).post(&initialize));
+    let (_, modern) = block_on(Client::modern(service, json!({})).begin("tools/list", json!({})));
+    assert_eq!((legacy.status.as_u16(), modern.status.as_u16()), (500, 500));
+    assert_eq!(manager.sessions(), 0);
 }
 
 /// A handler that panics costs the one request.

@@ -174,7 +174,7 @@ async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
                     open.serve(&shared, parts, &principal, message).await
                 }
                 BodyAction::Deliver(message) => match ticket {
-                    Some(ticket) => deliver(&shared, post.mode, ticket, Arc::new(parts), message).await,
+                    Some(ticket) => deliver(&shared, post.mode, ticket, Arc::new(parts), message, |_| ()).await,
                     None => Outcome::SessionNotFound.respond(None).map(Body::whole),
                 },
                 BodyAction::Stateless(message) => {
@@ -304,10 +304,12 @@ impl<S: Send + Sync + 'static> Open<'_, S> {
         if self.kind == Kind::Session {
             self.hub.hooks.introduce(&ticket.cell, &message);
         }
-        if delivery == Delivery::Inbox {
-            run_app(shared, &ticket);
-        }
-        deliver(shared, self.mode, ticket, Arc::new(parts), message).await
+        let start = |ticket: &Ticket<S>| {
+            if delivery == Delivery::Inbox {
+                run_app(shared, ticket);
+            }
+        };
+        deliver(shared, self.mode, ticket, Arc::new(parts), message, start).await
     }
 }
 
@@ -342,13 +344,15 @@ impl<S> Drop for Ending<S> {
     }
 }
 
-/// Hands a message to its session and answers the exchange.
+/// Hands a message to its session and answers the exchange. `start` is called in between: an app that fails at once must find what
+/// its failure is the answer to.
 async fn deliver<R: Runtime, B: Backend>(
     shared: &Arc<Shared<R, B>>,
     mode: ResponseMode,
     ticket: Ticket<State<B>>,
     parts: Arc<Parts>,
     message: Message,
+    start: impl FnOnce(&Ticket<State<B>>),
 ) -> Response<Body> {
     let hub = &Arc::clone(&ticket.hub);
     let cell = Arc::clone(&ticket.cell);
@@ -368,6 +372,7 @@ async fn deliver<R: Runtime, B: Backend>(
         hub.settle(&cell, inner);
         action
     };
+    start(&ticket);
     match (action, asked) {
         (MessageAction::Refuse { id, outcome }, _) => outcome.respond_in(era, id.as_ref()).map(Body::whole),
         (MessageAction::Open { call: inbound, connection, request }, Some(((id, token), initialize))) => {
