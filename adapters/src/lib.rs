@@ -44,6 +44,7 @@
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `async-std` | `runtime::async_std`; async-std itself is discontinued, and stays supported here |
+//! | `axum` | `http::axum`: mounting the service in axum's router |
 //! | `cli` (default) | the program `sessile`, on tokio |
 //! | `hyper` | `http::serve`: HTTP/1.1 on sockets of our own, TCP and Unix |
 //! | `smol` | `runtime::smol` |

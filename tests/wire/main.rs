@@ -20,6 +20,7 @@ mod lifetime;
 mod modes;
 mod notes;
 mod numbers;
+mod over_axum;
 mod over_core;
 mod over_service;
 mod over_socket;

@@ -1,6 +1,7 @@
 //! The tables over a socket, byte for byte, as far as they take no time: what a window or a timeout decides runs on a virtual
 //! clock in `over_service`, which sockets don't know. So rows that wait, and situations with something in flight, stay there.
 
+use http::Request;
 use sessile_tests::pure::Upload;
 
 use crate::expect::check;
@@ -14,32 +15,60 @@ fn runs(row: &Row) -> bool {
     row.runs_over("socket") && !waits && !in_flight.iter().any(|situation| row.is_given(situation))
 }
 
-/// Whoever asks over a socket is anonymous here: nothing stands before the service that would say who they are.
-async fn open(server: &Server) -> String {
-    let opened = server.ask(bytes_of(&post(None, "$INIT"))).await.expect("an answer");
-    let id = opened.session_id().expect("a session");
-    let noted = server.ask(bytes_of(&post(Some(&id), "$NOTE"))).await.expect("an answer");
-    assert_eq!(noted.status(), Some(202));
-    id
+/// How a row comes to a socket: to which server, and what its requests look like there.
+pub(crate) trait Way {
+    fn serve(&self, row: &Row) -> Server;
+    fn takes(&self, row: &Row) -> bool;
+    /// The request that the row makes, or one of alice's before it.
+    fn request(&self, who: Option<&str>, request: Request<Upload>) -> Request<Upload>;
+}
+
+/// Whoever asks is anonymous here: nothing stands before the service that would say who they are.
+struct Plain;
+
+impl Way for Plain {
+    fn serve(&self, row: &Row) -> Server {
+        Server::serving(row.config(), row.eras())
+    }
+
+    fn takes(&self, row: &Row) -> bool {
+        row.principal.is_none()
+    }
+
+    fn request(&self, _: Option<&str>, request: Request<Upload>) -> Request<Upload> {
+        request
+    }
 }
 
 #[tokio::test]
 async fn rows_that_take_no_time_hold_over_a_socket() {
+    hold(&Plain).await;
+}
+
+async fn open(way: &impl Way, server: &Server) -> String {
+    let ask = async |request| server.ask(bytes_of(&way.request(Some("alice"), request))).await.expect("an answer");
+    let id = ask(post(None, "$INIT")).await.session_id().expect("a session");
+    assert_eq!(ask(post(Some(&id), "$NOTE")).await.status(), Some(202));
+    id
+}
+
+/// Runs the rows that take no time.
+pub(crate) async fn hold(way: &impl Way) {
     let mut failures = Vec::new();
     let mut run = 0;
-    for row in all().into_iter().filter(|row| runs(row) && row.principal.is_none()) {
+    for row in all().into_iter().filter(|row| runs(row) && way.takes(row)) {
         run += 1;
-        let server = Server::serving(row.config(), row.eras());
+        let server = way.serve(&row);
         let mut names = Names::default();
         if row.is_given("ended") {
-            names.ended = open(&server).await;
-            server.ask(bytes_of(&delete(&names.ended))).await;
+            names.ended = open(way, &server).await;
+            server.ask(bytes_of(&way.request(Some("alice"), delete(&names.ended)))).await;
         }
         if row.is_given("live") || row.is_given("full") {
-            names.live = open(&server).await;
+            names.live = open(way, &server).await;
         }
         let before = (server.scripted.started(), server.site.manager.sessions());
-        let request = row.request(&names);
+        let request = way.request(row.asks(), row.request(&names));
         let unfinished = matches!(request.body(), Upload::Never);
         let mut client = server.connect().await;
         client.write(bytes_of(&request)).await;

@@ -32,13 +32,19 @@ impl Server {
     }
 
     pub(crate) fn serving(config: Config, eras: Eras) -> Self {
+        Self::behind(config, eras, |listener, site| {
+            let (runtime, service) = (Tokio::current(), site.service.clone());
+            tokio::spawn(serve(runtime, listener, service, ServeConfig::default(), std::future::pending()));
+        })
+    }
+
+    /// The same behind what `listen` puts before it.
+    pub(crate) fn behind(config: Config, eras: Eras, listen: impl FnOnce(TcpListener, &Site<Calls<Scripted>>)) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let scripted = Scripted::of(eras);
         let site = handler(config, scripted.clone());
-        let service = site.service.clone();
-        let serving = serve(Tokio::current(), listener, service, ServeConfig::default(), std::future::pending());
-        tokio::spawn(serving);
+        listen(listener, &site);
         Self { address, scripted, site }
     }
 

@@ -1,6 +1,8 @@
 //! HTTP: the service, its bodies, and serving on sockets of our own.
 
 mod authenticate;
+#[cfg(feature = "axum")]
+pub mod axum;
 mod body;
 #[cfg(feature = "hyper")]
 mod connection;
