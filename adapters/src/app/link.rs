@@ -41,6 +41,10 @@ pub struct Receiver(Half<()>);
 #[derive(Clone, Debug)]
 pub struct Sender(Half<()>);
 
+/// Who waits for the end alone; whoever receives is 0.
+#[cfg(feature = "rmcp")]
+const BESIDES: usize = 1;
+
 /// A session that has ended takes no more messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the session has ended")]
@@ -190,6 +194,12 @@ impl Sender {
     #[must_use]
     pub fn session(&self) -> &SessionInfo {
         &self.0.cell.info
+    }
+
+    /// Waits until the session has ended, for one who waits for something else besides, while nobody or somebody else receives.
+    #[cfg(feature = "rmcp")]
+    pub(crate) async fn ended(&self) {
+        poll_fn(|cx| self.0.cell.lock().poll_ended_for(BESIDES, cx)).await;
     }
 
     /// Ends the session, for a server that can't serve it any more but has not yet returned.

@@ -7,6 +7,8 @@ mod context;
 pub mod demo;
 mod function;
 mod link;
+#[cfg(feature = "rmcp")]
+pub mod rmcp;
 #[cfg(feature = "stdio")]
 pub mod stdio;
 
@@ -18,6 +20,8 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll};
 
+#[cfg(feature = "rmcp")]
+pub use self::rmcp::RmcpApp;
 pub(crate) use context::{Answering, ReplyKind, error_message};
 pub use context::{Context, Reply, RequestError};
 pub use demo::Demo;
