@@ -123,6 +123,7 @@
 //! ```
 
 mod batch;
+mod capability;
 pub mod config;
 mod event;
 pub mod gate;
@@ -137,6 +138,7 @@ mod time;
 mod timers;
 mod version;
 
+pub use capability::ClientCapability;
 pub use config::{Config, ConfigError};
 pub use event::{Action, Event};
 pub use gate::{

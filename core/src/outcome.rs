@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 
+use crate::capability::ClientCapability;
 use crate::id::RequestId;
 use crate::version::{Era, ProtocolVersion};
 
@@ -29,10 +30,11 @@ pub enum Outcome {
     BodyTooLarge,
     /// The body did not arrive in time.
     BodyTooSlow,
-    /// The request needs a capability that its client has not declared (2026-07-28, basic, `_meta`).
+    /// The request needs capabilities that its client has not declared (2026-07-28, basic, `_meta`). Which those are, its app alone
+    /// knows, and says.
     CapabilityMissing {
-        /// The capability's name.
-        capability: &'static str,
+        /// What is missing.
+        required: Vec<ClientCapability>,
     },
     /// The credentials of the request are missing or wrong. Whoever verifies them says so; the core knows none.
     CredentialsRefused {
@@ -247,8 +249,9 @@ impl Outcome {
             Self::AppFailed => "The server could not answer: it ended or could not be started",
             Self::BodyTooLarge => "Request body is too large",
             Self::BodyTooSlow => "Request body did not arrive in time",
-            Self::CapabilityMissing { capability } => {
-                return Cow::Owned(format!("The request needs the client's capability {capability}"));
+            Self::CapabilityMissing { required } => {
+                let names = ClientCapability::names(required);
+                return Cow::Owned(format!("The request needs capabilities that the client has not declared: {names}"));
             }
             Self::CredentialsRefused { given: false } => "Credentials are missing: send Authorization: Bearer TOKEN",
             Self::CredentialsRefused { given: true } => "The credentials are wrong",
@@ -361,8 +364,8 @@ impl Outcome {
     fn data(&self) -> Option<serde_json::Value> {
         if let Self::UnsupportedVersion { requested, era } = self {
             Some(serde_json::json!({"requested": requested, "supported": Self::served(*era)}))
-        } else if let Self::CapabilityMissing { capability } = self {
-            Some(serde_json::json!({"requiredCapabilities": {*capability: {}}}))
+        } else if let Self::CapabilityMissing { required } = self {
+            Some(serde_json::json!({"requiredCapabilities": ClientCapability::declared(required)}))
         } else {
             None
         }

@@ -85,6 +85,7 @@ async fn a_client_is_not_asked_for_what_it_has_not_declared() {
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{tool} {capabilities}");
         let error = answer.json().await["error"].clone();
         assert_eq!(error["code"], -32021, "{tool} {capabilities}");
+        assert!(error["message"].as_str().is_some_and(|text| text.contains("has not declared")), "{error}");
         assert_eq!(error["data"], json!({ "requiredCapabilities": missing }), "{tool} {capabilities}");
     }
 }

@@ -8,7 +8,7 @@ use sessile::http::McpService;
 use sessile::runtime::Runtime;
 use sessile::runtime::tokio::Tokio;
 use sessile::{Manager, OutsideNoteError, Principal};
-use sessile_core::{Config, Eras, Message, ReapReason};
+use sessile_core::{ClientCapability, Config, Eras, Message, ReapReason};
 use sessile_tests::client::{Client, Events};
 use sessile_tests::pure::script;
 
@@ -69,6 +69,9 @@ impl Handler for Telling {
         if let Some(params) = acknowledgement(&message) {
             context.notify(ACKNOWLEDGED, &params);
             return std::future::pending().await;
+        }
+        if message.method() == Some("needs") {
+            return context.capability_missing(&[ClientCapability::SamplingTools, ClientCapability::Roots]);
         }
         match reply(&message) {
             None => Reply::none(),
@@ -171,6 +174,24 @@ async fn everybody<B: Backend>(site: &Site<B>) {
     alice.delete().await;
     assert!(!site.manager.notify(alices_key, TOOLS, &()).expect("good parameters"), "the session is over");
     assert_eq!(site.manager.stats().notes_dropped, 0);
+}
+
+/// Only the modern era knows the code, and what to do about it.
+#[tokio::test(start_paused = true)]
+async fn a_handler_refuses_for_want_of_a_capability_in_the_words_of_the_era() {
+    let site = handler(Config::default(), Telling);
+    let modern = Client::modern(site.manager.service().expect("running"), json!({}));
+    let (id, answer) = modern.begin("needs", json!({})).await;
+    assert_eq!(answer.status, 400);
+    let error = answer.response(id).await["error"].clone();
+    let required = json!({"sampling": {"tools": {}}, "roots": {}});
+    assert_eq!((&error["code"], &error["data"]), (&json!(-32021), &json!({"requiredCapabilities": required})));
+    let text = "The request needs capabilities that the client has not declared: sampling.tools, roots";
+    assert_eq!(error["message"], text);
+    let client = Client::open(site.manager.service().expect("running")).await;
+    let (id, answer) = client.begin("needs", json!({})).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.response(id).await["error"], json!({"code": -32600, "message": text}));
 }
 
 /// No client makes its notes wait for ever.

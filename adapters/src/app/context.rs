@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http::request::Parts;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use sessile_core::session::{AnswerError, RequestKey, ServerRequestKey};
-use sessile_core::{Message, MessageKind, ProtocolVersion, RequestId, Timestamp};
+use sessile_core::session::{AnswerError, Kind, RequestKey, ServerRequestKey};
+use sessile_core::{ClientCapability, Message, MessageKind, Outcome, ProtocolVersion, RequestId, Timestamp};
 
 use super::AppError;
 use crate::manager::SessionInfo;
@@ -123,6 +123,30 @@ impl<S> Context<S> {
         let Some(request) = &self.request else { return Reply::none() };
         let data = serde_json::value::to_raw_value(data).ok();
         Reply(ReplyKind::Message(error_message_with(&request.id, code, text, data.as_deref())))
+    }
+
+    /// Refuses the request that is being answered, since its client has not declared what serving it takes.
+    ///
+    /// In the modern era the client learns which capabilities those are and that it may try again with them: code -32021 and status
+    /// 400 (2026-07-28, basic, `_meta`). Where there are sessions, capabilities are settled by `initialize`, and the code is not
+    /// known: it is a plain error, -32600.
+    ///
+    /// ```
+    /// use sessile::app::{Context, Reply};
+    /// use sessile::core::ClientCapability;
+    ///
+    /// fn refuse(context: &Context<()>) -> Reply {
+    ///     context.capability_missing(&[ClientCapability::ElicitationForm])
+    /// }
+    /// ```
+    #[must_use]
+    pub fn capability_missing(&self, required: &[ClientCapability]) -> Reply {
+        let Some(request) = &self.request else { return Reply::none() };
+        let outcome = Outcome::CapabilityMissing { required: required.to_vec() };
+        match self.cell.info.kind() {
+            Kind::Modern => Reply(ReplyKind::Message(outcome.to_message(&request.id))),
+            Kind::Session | Kind::Stateless => self.error(INVALID_REQUEST, &outcome.message()),
+        }
     }
 
     /// Sends a notification that belongs to this request; it arrives before the answer.
@@ -271,6 +295,7 @@ impl<S> Drop for Asked<'_, S> {
 }
 
 const INTERNAL_ERROR: i32 = -32603;
+const INVALID_REQUEST: i32 = -32600;
 
 /// A buffer that grows by more than what it is given, so that the brackets behind a long text don't double it.
 struct Roomy(Vec<u8>);

@@ -16,7 +16,13 @@ fn table() -> Vec<Row> {
         (Outcome::AppFailed, 500, Some(-32603), None, "could not answer"),
         (Outcome::BodyTooLarge, 413, Some(-32600), None, "too large"),
         (Outcome::BodyTooSlow, 408, Some(-32600), None, "in time"),
-        (Outcome::CapabilityMissing { capability: "sampling" }, 400, Some(-32021), None, "capability sampling"),
+        (
+            Outcome::CapabilityMissing { required: vec![ClientCapability::Sampling] },
+            400,
+            Some(-32021),
+            None,
+            "declared: sampling",
+        ),
         (Outcome::CredentialsRefused { given: false }, 401, Some(-32600), None, "Credentials are missing"),
         (Outcome::CredentialsRefused { given: true }, 401, Some(-32600), None, "credentials are wrong"),
         (Outcome::Deleted, 204, None, None, "deleted"),
@@ -262,8 +268,10 @@ fn modern_errors_say_what_a_client_can_do() {
         json!({"requested": "2027-01-01", "supported": ["2026-07-28"]})
     );
     assert_eq!(
-        data(Outcome::CapabilityMissing { capability: "sampling" }),
-        json!({"requiredCapabilities": {"sampling": {}}})
+        data(Outcome::CapabilityMissing {
+            required: vec![ClientCapability::Sampling, ClientCapability::ElicitationForm]
+        }),
+        json!({"requiredCapabilities": {"sampling": {}, "elicitation": {"form": {}}}})
     );
 }
 

@@ -13,8 +13,6 @@ use super::seal::{Bond, Broken};
 use super::{DemoState, INVALID_PARAMS, result, tools};
 use crate::app::{Context, Reply};
 
-const MISSING_CAPABILITY: i32 = -32021;
-
 /// What the one question of a call is called.
 const KEY: &str = "answer";
 
@@ -27,8 +25,7 @@ pub(super) fn answer(context: &Context<DemoState>, message: &Message, question: 
         request_state: Option<String>,
     }
     if !question.is_declared(context.state()) {
-        let data = json!({ "requiredCapabilities": question.capability() });
-        return context.error_with(MISSING_CAPABILITY, question.undeclared(), &data);
+        return context.capability_missing(&[question.capability()]);
     }
     let params: Params = match message.params() {
         Ok(params) => params,

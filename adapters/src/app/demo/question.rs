@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use sessile_core::ClientCapability;
 
 use super::DemoState;
 
@@ -57,7 +58,7 @@ impl Question {
         }
     }
 
-    /// What to say if it hasn't.
+    /// What to say in a session if it hasn't.
     pub(super) const fn undeclared(&self) -> &'static str {
         match self {
             Self::Ask(_) => "The client has not declared the elicitation capability (form mode).",
@@ -66,10 +67,10 @@ impl Question {
     }
 
     /// The capability that it takes.
-    pub(super) fn capability(&self) -> Value {
+    pub(super) const fn capability(&self) -> ClientCapability {
         match self {
-            Self::Ask(_) => json!({ "elicitation": { "form": {} } }),
-            Self::Sample(_) => json!({ "sampling": {} }),
+            Self::Ask(_) => ClientCapability::ElicitationForm,
+            Self::Sample(_) => ClientCapability::Sampling,
         }
     }
 
