@@ -61,6 +61,7 @@ pub mod http;
 mod manager;
 mod principal;
 pub mod runtime;
+mod trace;
 
 pub use manager::{
     Builder, ClientInfo, Hooks, Initialized, LifecycleError, Manager, RefusedCounts, RequestCounts, SessionInfo,

@@ -182,6 +182,16 @@ impl Message {
         }
     }
 
+    /// The method, if it is one of the protocol's; what a client makes up is none.
+    #[must_use]
+    pub const fn known_method(&self) -> Option<&'static str> {
+        match &self.kind {
+            MessageKind::Notification(Notification { method: Cow::Borrowed(known), .. })
+            | MessageKind::Request(Request { method: Cow::Borrowed(known), .. }) => Some(known),
+            MessageKind::Notification(_) | MessageKind::Request(_) | MessageKind::Response(_) => None,
+        }
+    }
+
     /// The envelope of a request, if this is one.
     #[must_use]
     pub const fn as_request(&self) -> Option<&Request> {
@@ -304,7 +314,7 @@ impl Envelope<'_> {
 }
 
 /// The methods that are common enough to be worth no allocation.
-const KNOWN_METHODS: [&str; 27] = [
+const KNOWN_METHODS: [&str; 31] = [
     "completion/complete",
     "elicitation/create",
     INITIALIZE,
@@ -326,10 +336,14 @@ const KNOWN_METHODS: [&str; 27] = [
     "resources/read",
     "resources/subscribe",
     "resources/templates/list",
+    "resources/unsubscribe",
     "roots/list",
     "sampling/createMessage",
     "server/discover",
     "subscriptions/listen",
+    "tasks/cancel",
+    "tasks/get",
+    "tasks/update",
     "tools/call",
     "tools/list",
 ];

@@ -31,6 +31,7 @@ mod row;
 mod secrets;
 mod shutdown;
 mod socket;
+mod spans;
 mod stateless;
 mod streams;
 mod tools;

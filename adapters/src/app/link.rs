@@ -10,10 +10,12 @@ use sessile_core::session::Relation;
 #[cfg(feature = "stdio")]
 use sessile_core::table::TaskExit;
 use sessile_core::{Message, ProtocolVersion, RequestId};
+use tracing::Span;
 
 use crate::manager::SessionInfo;
 use crate::manager::cell::Cell;
 use crate::manager::hub::Hub;
+use crate::trace;
 
 /// Both directions of the link. No channel lies between: receiving and sending go through the session's lock.
 #[derive(Debug)]
@@ -208,6 +210,15 @@ impl Sender {
         self.0.hub.exit(self.0.cell.info.key, TaskExit::Crashed);
     }
 
+    /// The span of the client's request with this id while it is in flight, for the server to do its work in: by the OpenTelemetry
+    /// conventions for MCP, with target `sessile::mcp`. It ends with the answer. Disabled where no subscriber wants it.
+    #[must_use]
+    pub fn span(&self, request: &RequestId) -> Span {
+        let inner = self.0.cell.lock();
+        let span = inner.session.request_with_id(request).and_then(|request| inner.spans.of(request));
+        span.cloned().unwrap_or_else(Span::none)
+    }
+
     /// The negotiated revision, once the server has answered `initialize`.
     #[must_use]
     pub fn version(&self) -> Option<ProtocolVersion> {
@@ -226,8 +237,12 @@ impl Sender {
             return Err(SendError);
         }
         let relation = relation(&inner.session);
+        let answered = inner.take_span(&message).map(|span| (span, message.raw().clone()));
         inner.session.handle_app_message(now, &hub.config.session, message, relation);
         hub.settle(cell, inner);
+        if let Some((span, answer)) = answered {
+            trace::answered(&span, &answer);
+        }
         Ok(())
     }
 }

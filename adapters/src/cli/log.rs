@@ -11,9 +11,12 @@ use std::thread;
 use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
+use tracing::subscriber::set_global_default;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::options::{LogFormat, LogLevel};
 
@@ -48,12 +51,12 @@ impl Log {
         };
         let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(log.clone());
+        // Each event says what it is about; spans would cost something with every call, and say no more.
+        let events = filter_fn(|metadata| !metadata.is_span());
         // A subscriber that is there already stays: whoever embeds us decides.
         let _ = match format {
-            LogFormat::Json => tracing::subscriber::set_global_default(lines.json().flatten_event(true).finish()),
-            LogFormat::Text => {
-                tracing::subscriber::set_global_default(lines.with_ansi(colours).with_target(false).finish())
-            }
+            LogFormat::Json => set_global_default(lines.json().flatten_event(true).finish().with(events)),
+            LogFormat::Text => set_global_default(lines.with_ansi(colours).with_target(false).finish().with(events)),
         };
         Ok((log, flush))
     }

@@ -13,13 +13,14 @@ use http::{HeaderValue, Response, StatusCode};
 use sessile_core::session::{ConnectionKey, Disconnect, Head, Kind, ReaderOutput, RequestKey};
 use sessile_core::table::CloseReason;
 use sessile_core::{Era, MCP_SESSION_ID, RequestId, Timestamp, modern_status, sse};
-use tracing::warn;
+use tracing::{Span, warn};
 
 use super::body::{Body, Events};
 use crate::app::{AppError, CallFuture, Reply, ReplyKind, error_message, poll_guarded};
 use crate::manager::cell::{Cell, Inner};
 use crate::manager::hub::{Hub, Ticket};
 use crate::runtime::{Runtime, Timer};
+use crate::trace;
 
 /// A connection that reads a stream of a session. Dropping it is a disconnect, or the orderly end.
 pub(super) struct Connection<S> {
@@ -84,8 +85,11 @@ pub(super) struct Call<S> {
     request: Option<(RequestKey, RequestId)>,
     /// The size of the message, by which the session counts notifications.
     len: usize,
+    span: Span,
     /// It has been polled, so that its request may have been cancelled since.
     waiting: bool,
+    /// It has given its reply.
+    replied: bool,
 }
 
 impl<S> Call<S> {
@@ -95,8 +99,9 @@ impl<S> Call<S> {
         cell: Arc<Cell<S>>,
         request: Option<(RequestKey, RequestId)>,
         len: usize,
+        span: Span,
     ) -> Self {
-        Self { future, hub, cell, request, len, waiting: false }
+        Self { future, hub, cell, request, len, span, waiting: false, replied: false }
     }
 
     /// `None` once the request is over without the call's doing.
@@ -113,9 +118,19 @@ impl<S> Call<S> {
                 None | Some(_) => {}
             }
         }
-        match poll_guarded(self.future.as_mut(), cx) {
-            Poll::Ready(Ok(reply)) => Poll::Ready(Some(reply)),
-            Poll::Ready(Err(error)) => Poll::Ready(Some(self.failed(&error))),
+        let polled = self.span.in_scope(|| poll_guarded(self.future.as_mut(), cx));
+        match polled {
+            Poll::Ready(result) => {
+                let reply = result.unwrap_or_else(|error| self.failed(&error));
+                self.replied = true;
+                match &reply.0 {
+                    ReplyKind::Crash(_) => trace::failed(&self.span, "app_failed"),
+                    ReplyKind::Message(answer) => trace::answered(&self.span, answer),
+                    ReplyKind::None if request.is_some() => trace::failed(&self.span, "no_answer"),
+                    ReplyKind::None => {}
+                }
+                Poll::Ready(Some(reply))
+            }
             Poll::Pending => {
                 let Some(request) = request else {
                     let who = self.number();
@@ -208,6 +223,9 @@ impl<S> Unpin for Call<S> {}
 impl<S> Drop for Call<S> {
     /// However the call for a notification has ended, there is room for another.
     fn drop(&mut self) {
+        if !self.replied {
+            trace::cancelled(&self.span);
+        }
         if self.request.is_none() {
             let who = self.number();
             let mut inner = self.cell.lock();

@@ -21,6 +21,8 @@ use sessile_core::{
     PostHead, ProtocolVersion,
 };
 
+use tracing::Span;
+
 use super::authenticate::{Authenticate, CredentialsError};
 use super::body::Body;
 use super::exchange::{Answer, Call, Connection, era_of, stream, take_in};
@@ -34,6 +36,7 @@ use crate::manager::hooks::Word;
 use crate::manager::hub::{Hub, Ticket};
 use crate::principal::Principal;
 use crate::runtime::Runtime;
+use crate::trace;
 
 /// Answers the HTTP requests of one endpoint. Cheap to clone.
 ///
@@ -362,6 +365,7 @@ async fn deliver<R: Runtime, B: Backend>(
         (answering, request.initialize.is_some())
     });
     let word = Word::of(&message);
+    let mut span = trace::begin(&cell, &message, &parts);
     let action = {
         let now = hub.now();
         let mut inner = cell.lock();
@@ -369,20 +373,26 @@ async fn deliver<R: Runtime, B: Backend>(
         if !matches!(action, MessageAction::Refuse { .. }) {
             inner.told.hear(word);
         }
+        if let MessageAction::Open { call: None, request, .. } = &action {
+            inner.spans.put(*request, std::mem::replace(&mut span, Span::none()));
+        }
         hub.settle(&cell, inner);
         action
     };
     start(&ticket);
     match (action, asked) {
-        (MessageAction::Refuse { id, outcome }, _) => outcome.respond_in(era, id.as_ref()).map(Body::whole),
+        (MessageAction::Refuse { id, outcome }, _) => {
+            trace::refused(&span, &outcome);
+            outcome.respond_in(era, id.as_ref()).map(Body::whole)
+        }
         (MessageAction::Open { call: inbound, connection, request }, Some(((id, token), initialize))) => {
             let connection = Connection::new(ticket, connection);
             let answering = Answering { id: id.clone(), key: request, token };
-            let call = inbound.and_then(|inbound| call(shared, hub, &cell, inbound, Some(answering)));
+            let call = inbound.and_then(|inbound| call(shared, hub, &cell, inbound, Some(answering), span));
             Answer::new(shared.runtime.clone(), connection, call, (request, id), initialize).await
         }
         (MessageAction::Accepted { call: inbound }, _) => {
-            if let Some(call) = inbound.and_then(|inbound| call(shared, hub, &cell, inbound, None)) {
+            if let Some(call) = inbound.and_then(|inbound| call(shared, hub, &cell, inbound, None, span)) {
                 take_in(&shared.runtime, call).await;
             }
             Outcome::Accepted.respond(None).map(Body::whole)
@@ -426,7 +436,8 @@ async fn deliver_batch<R: Runtime, B: Backend>(
             key,
             token: request.progress_token.clone(),
         });
-        if let Some(call) = call(shared, hub, &cell, inbound, answering) {
+        let span = trace::begin(&cell, &inbound.message, parts);
+        if let Some(call) = call(shared, hub, &cell, inbound, answering, span) {
             take_in(&shared.runtime, call).await;
         }
     }
@@ -443,12 +454,13 @@ fn call<R: Runtime, B: Backend>(
     cell: &Arc<Cell<State<B>>>,
     inbound: Inbound<Arc<Parts>>,
     answering: Option<Answering>,
+    span: Span,
 ) -> Option<Call<State<B>>> {
     let request: Option<(RequestKey, _)> = answering.as_ref().map(|request| (request.key, request.id.clone()));
     let len = inbound.message.raw().len();
     let context = Context::new(hub, cell, inbound.context?, answering);
     let future = shared.backend.call(context, inbound.message)?;
-    Some(Call::new(future, Arc::clone(hub), Arc::clone(cell), request, len))
+    Some(Call::new(future, Arc::clone(hub), Arc::clone(cell), request, len, span))
 }
 
 impl<R: Runtime, B: Backend, Q> tower_service::Service<Request<Q>> for McpService<R, B>

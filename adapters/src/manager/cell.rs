@@ -6,12 +6,13 @@ use std::task::{Context, Poll, Waker};
 
 use http::request::Parts;
 use sessile_core::session::{ConnectionKey, Delivery, Effect, EndReason, Kind, RequestKey, ServerRequestKey, Session};
-use sessile_core::{Fingerprint, ProtocolVersion, SessionId, SessionKey, Timestamp};
+use sessile_core::{Fingerprint, Message, MessageKind, ProtocolVersion, Response, SessionId, SessionKey, Timestamp};
 
 use super::client::ClientInfo;
 use super::hooks::{Initialized, Told};
 use super::totals::{Added, Totals};
 use crate::principal::Principal;
+use crate::trace::{self, Spans};
 
 /// What is known of a session, without its secret id.
 #[derive(Clone, Debug)]
@@ -63,6 +64,7 @@ pub(crate) struct Cell<S> {
 /// What the lock of a session guards.
 pub(crate) struct Inner {
     pub(crate) session: Session<Arc<Parts>>,
+    pub(crate) spans: Spans,
     /// How far the hooks have been told of it.
     pub(crate) told: Told,
     /// What of it is in the totals.
@@ -85,6 +87,7 @@ impl<S> Cell<S> {
         };
         let inner = Inner {
             session,
+            spans: Spans::default(),
             told: Told::default(),
             added: Added::new(kind),
             alarms: 0,
@@ -145,6 +148,8 @@ pub(crate) struct Todo {
     pub(crate) established: bool,
     pub(crate) initialized: Option<Box<Initialized>>,
     pub(crate) released: u32,
+    /// The spans of requests that have ended without an answer of their app.
+    cancelled: Vec<tracing::Span>,
     wake: Vec<Waker>,
 }
 
@@ -171,6 +176,12 @@ impl Inner {
     /// No client asks for this: we do, and nothing of it becomes part of the totals.
     pub(crate) const fn is_ours(&mut self) {
         self.added.is_ours();
+    }
+
+    /// The span of the request that a message of the app answers.
+    pub(crate) fn take_span(&mut self, message: &Message) -> Option<tracing::Span> {
+        let MessageKind::Response(Response { id: Some(id), .. }) = message.kind() else { return None };
+        self.spans.take(self.session.request_with_id(id)?)
     }
 
     /// Takes the effects of what was just called, and adds what has changed to the totals.
@@ -208,6 +219,7 @@ impl Inner {
             todo.wake.extend(waker);
         }
         todo.initialized = self.told.take_due(self.session.version());
+        todo.cancelled = self.spans.take_over(|request| !self.session.is_in_flight(request));
         todo
     }
 }
@@ -218,8 +230,9 @@ impl Todo {
         self.alarm.is_some() || self.end.is_some() || self.established || self.released > 0
     }
 
-    /// Wakes whoever has something to do. Not under a lock.
+    /// Wakes whoever has something to do, and ends spans. Not under a lock.
     pub(crate) fn wake(&mut self) {
+        self.cancelled.drain(..).for_each(|span| trace::cancelled(&span));
         for waker in self.wake.drain(..) {
             waker.wake();
         }
