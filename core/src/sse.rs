@@ -97,6 +97,7 @@ mod tests {
         String::from_utf8(out.to_vec()).expect("UTF-8")
     }
 
+    // R105
     #[test]
     fn an_event_is_its_kind_one_data_line_and_a_blank_line() {
         assert_eq!(event(r#"{"a":1}"#), "event: message\ndata: {\"a\":1}\n\n");

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
+use sessile::Builder;
+use sessile::core::Config;
+use sessile::runtime::tokio::Tokio;
 use sessile_tests::client::{Client, Events};
 use tokio::time::{Instant, timeout};
 
@@ -94,6 +97,22 @@ async fn a_shutdown_ends_a_subscription_with_its_result_and_waits_for_none() {
     let result = json!({ "resultType": "complete", "_meta": { "io.modelcontextprotocol/subscriptionId": id } });
     assert_eq!(last.expect("a result"), json!({ "jsonrpc": "2.0", "id": id, "result": result }));
     assert!(over);
+}
+
+/// R086: or whatever lies between cuts it, and nobody hears of it.
+#[tokio::test(start_paused = true)]
+async fn a_silent_subscription_carries_comments() {
+    let mut config = Config::default();
+    config.session.keep_alive = Duration::from_secs(5);
+    let manager = Builder::new(Tokio::current()).handler(Demo::new()).config(config).build().expect("good settings");
+    manager.start().expect("the first time");
+    let client = Client::modern(manager.service().expect("running"), json!({}));
+    let (_, answer) = client.begin("subscriptions/listen", json!({ "notifications": {} })).await;
+    let reading = tokio::spawn(answer.text());
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    manager.shutdown(Duration::ZERO, Duration::ZERO).await.expect("running");
+    let text = reading.await.expect("no panic");
+    assert_eq!(text.matches(":\n\n").count(), 12, "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -510,6 +510,7 @@ async fn sample_gives_the_text_of_the_model() {
     assert!(failure(&result).contains("User rejected"));
 }
 
+/// R127.
 #[tokio::test(start_paused = true)]
 async fn a_client_is_not_asked_for_what_it_has_not_declared() {
     let (_manager, service) = serve(Demo::new());

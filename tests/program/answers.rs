@@ -102,3 +102,24 @@ fn a_cancelled_call_ends_at_once_without_a_response() {
     assert_eq!(cancel(99), 202, "what it does not know it ignores");
     session.echo("goes on");
 }
+
+#[test]
+fn a_ping_is_answered_at_every_stage() {
+    // R227.
+    let program = Program::hostile(&[], &[]);
+    let session = Session::half_open(&program);
+    let ping = |id: Value| {
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": "ping" });
+        let answer = soon("a pong", || session.post(&message, ANY).response());
+        assert_eq!(answer, json!({ "jsonrpc": "2.0", "id": id, "result": {} }));
+    };
+    ping(json!(1));
+    let note = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    assert_eq!(session.post(&note, ANY).status, 202);
+    ping(json!("p"));
+    let mut call = session.start("slow", &json!({ "steps": 1_000_000, "ms": 10 }), SSE);
+    assert_eq!(call.message().expect("progress")["params"]["progress"], 1);
+    ping(json!("while a call runs"));
+    ping(json!(-7));
+    assert!(call.message().is_some(), "it goes on");
+}

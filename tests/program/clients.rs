@@ -4,7 +4,7 @@ use std::thread;
 
 use serde_json::json;
 
-use crate::harness::{Program, SOON, soon, until, within};
+use crate::harness::{Program, SOON, Setup, soon, until, within};
 use crate::http::{Connection, Request};
 use crate::session::{ANY, JSON, SSE, Session};
 
@@ -38,7 +38,7 @@ fn clients_that_leave_in_a_call_harm_nobody() {
 
 #[test]
 fn a_client_that_leaves_does_not_end_its_call() {
-    // R079: a disconnect is no cancellation.
+    // R079: a disconnect is no cancellation. R130: what is said comes when it is said, long before the end.
     let program = Program::hostile(&[], &[]);
     let session = Session::open(&program);
     let mut call = session.start("slow", &json!({ "steps": 5, "ms": 100 }), SSE);
@@ -97,7 +97,6 @@ fn answers_that_nobody_reads_delay_nobody() {
 
 #[test]
 fn many_silent_connections_hinder_nobody() {
-    // R014.
     let program = Program::hostile(&[], &[]);
     let session = Session::open(&program);
     let before = program.descriptors();
@@ -125,4 +124,18 @@ fn streams_that_are_reset_are_forgotten() {
     }
     until("they are forgotten", || (program.descriptors() <= before).then_some(()));
     session.echo("goes on");
+}
+
+#[test]
+fn open_streams_cost_bytes_and_no_threads() {
+    // R014.
+    let program = Setup::new(&[]).start();
+    let streams = |count: usize| -> Vec<_> { (0..count).map(|_| Session::open(&program).listen()).collect() };
+    let few = streams(20);
+    let (memory, threads) = (program.memory(), program.threads());
+    let many = streams(400);
+    assert_eq!(program.threads(), threads);
+    let grown = program.memory() - memory;
+    assert!(grown * 1024 / 400 < 50, "{grown} MiB for 400 streams");
+    drop((few, many));
 }

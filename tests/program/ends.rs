@@ -14,7 +14,7 @@ const GRACE: [&str; 4] = ["--stop-grace", "500ms", "--kill-grace", "500ms"];
 
 #[test]
 fn delete_is_answered_before_a_stubborn_child_is_gone() {
-    // R192, R193, R205.
+    // R192, R205.
     let program = Program::hostile(&["--stop-grace", "1s", "--kill-grace", "1s"], &STUBBORN);
     let session = Session::open(&program);
     let (pid, grandchild) = session.process();
@@ -111,7 +111,6 @@ fn no_process_survives_a_second_signal() {
 
 #[test]
 fn a_killed_program_leaves_no_child_that_reads() {
-    // R194.
     let mut program = Program::hostile(&[], &[]);
     let sessions = [(); 3].map(|()| Session::open(&program));
     sessions.iter().for_each(|session| session.echo("there"));

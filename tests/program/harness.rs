@@ -194,9 +194,17 @@ impl Program {
 
     /// Memory in use, in MiB.
     pub(crate) fn memory(&self) -> usize {
+        self.status("VmRSS:") / 1024
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.status("Threads:")
+    }
+
+    fn status(&self, name: &str) -> usize {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it is there");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its size");
-        line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") / 1024
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
     }
 }
 

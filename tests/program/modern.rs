@@ -116,6 +116,7 @@ fn each_principal_has_one_child_until_it_is_idle() {
 
 #[test]
 fn equal_names_of_many_clients_do_not_meet() {
+    // R074.
     let (program, path) = with_tokens("equal-tokens", &[]);
     let done = AtomicUsize::new(0);
     thread::scope(|scope| {

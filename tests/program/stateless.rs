@@ -14,7 +14,7 @@ fn call(program: &Program, tool: &str, arguments: &Value) -> Answer {
 
 #[test]
 fn each_request_has_a_child_to_itself() {
-    // R252.
+    // R193, R252.
     let program = Program::hostile(&["--stateless"], &[]);
     let pids = [(); 2].map(|()| {
         let mut answer = call(&program, "process", &json!({}));

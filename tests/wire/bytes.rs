@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::HeaderValue;
-use sessile_core::Config;
+use sessile_core::{Config, Eras};
 
 use crate::raw::Read as _;
 use crate::row::{fixture, get, post};
@@ -239,4 +239,27 @@ async fn a_connection_goes_on_after_refusals() {
             }
         }
     }
+}
+
+/// R257: each request is what it says it is, whatever came before it on its connection.
+#[tokio::test]
+async fn one_connection_carries_both_eras() {
+    let server = Server::serving(Config::default(), Eras::BOTH);
+    let mut discover = post(None, "$DISCOVER");
+    for (name, value) in [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "server/discover")] {
+        discover.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    let mut client = server.connect().await;
+    client.write(bytes_of(&post(None, "$INIT"))).await;
+    let id = client.answer().await.expect("an answer").session_id().expect("a session");
+    for _ in 0..5 {
+        client.write(bytes_of(&discover)).await;
+        let modern = client.answer().await.expect("an answer");
+        assert_eq!((modern.status(), modern.session_id()), (Some(200), None));
+        assert_eq!(modern.messages()[0]["result"]["supportedVersions"][0], "2026-07-28");
+        client.write(bytes_of(&post(Some(&id), "$PING"))).await;
+        let legacy = client.answer().await.expect("an answer");
+        assert_eq!((legacy.status(), legacy.text().as_str()), (Some(200), r#"{"jsonrpc":"2.0","id":7,"result":{}}"#));
+    }
+    assert_eq!((server.site.manager.sessions(), server.site.manager.stats().sessionless), (1, 0));
 }

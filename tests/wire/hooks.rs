@@ -1,5 +1,6 @@
 //! What hooks are told of the life of sessions: each thing once, in order, whatever the way. R008, R017, R264, R265.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -351,4 +352,93 @@ async fn a_session_whose_state_cannot_be_made_is_closed_as_crashed() {
     let site = handler(Config::default(), NoState, recorder.clone());
     assert_eq!(site.send(Some("alice"), post(None, "$INIT")).await.answer().status(), Some(500));
     assert_eq!(recorder.only(), [Told::Opened, Told::Closed(ReapReason::Crashed)]);
+}
+
+/// Lends the one thing that it has to one session at a time, and counts.
+#[derive(Clone, Default)]
+struct Lender {
+    lent: Arc<AtomicBool>,
+    gone: Arc<AtomicUsize>,
+    opened: Arc<AtomicUsize>,
+}
+
+/// What a session has of it, if it has.
+struct Loan(Lender, AtomicBool);
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if self.1.load(Ordering::SeqCst) {
+            self.0.lent.store(false, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The one of a manager.
+struct Bank(Lender);
+
+impl Drop for Bank {
+    fn drop(&mut self) {
+        self.0.gone.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Handler for Bank {
+    type State = Loan;
+
+    fn open(&self, _: &SessionInfo) -> Loan {
+        self.0.opened.fetch_add(1, Ordering::SeqCst);
+        Loan(self.0.clone(), AtomicBool::new(false))
+    }
+
+    async fn call(&self, context: Context<Loan>, message: Message) -> Reply {
+        match message.method() {
+            Some("initialize") => context.result(&serde_json::json!({"protocolVersion": "2025-11-25"})),
+            Some("take") => {
+                let had = self.0.lent.swap(true, Ordering::SeqCst);
+                context.state().1.fetch_or(!had, Ordering::SeqCst);
+                context.result(&!had)
+            }
+            _ => Reply::none(),
+        }
+    }
+}
+
+/// R030: by its state, or by the hook, which knows why, an app releases what a session held as soon as that is over.
+#[tokio::test(start_paused = true)]
+async fn what_a_session_held_is_free_once_it_has_ended() {
+    let recorder = Recorder::default();
+    let lender = Lender::default();
+    let config = with(|config| config.table.idle_timeout = Some(5 * SECOND));
+    let site = handler(config, Bank(lender.clone()), recorder.clone());
+    let take = r#"{"jsonrpc":"2.0","id":1,"method":"take"}"#;
+    let taken = async |id: &str| site.post(id, take).await.answer().messages()[0]["result"] == true;
+    for end in ["idle", "deleted", "idle"] {
+        let (one, other) = (site.open().await, site.open().await);
+        assert!(taken(&one).await && !taken(&other).await, "{end}");
+        if end == "idle" {
+            pass(5 * SECOND).await;
+            assert_eq!(recorder.all().last().expect("told").1, Told::Closed(ReapReason::Idle));
+        } else {
+            site.delete(&one).await;
+        }
+        assert!(!lender.lent.load(Ordering::SeqCst), "{end}");
+    }
+}
+
+/// R190: what belongs to the server is made once, what belongs to a session for each of them.
+#[tokio::test(start_paused = true)]
+async fn a_server_is_there_once_and_a_state_for_each_session() {
+    let lender = Lender::default();
+    let site = handler(Config::default(), Bank(lender.clone()), Recorder::default());
+    let states = || Arc::strong_count(&lender.opened) - 2;
+    for count in 1..=10 {
+        site.open().await;
+        assert_eq!((lender.opened.load(Ordering::SeqCst), states()), (count, count));
+    }
+    site.manager.shutdown(SECOND, SECOND).await.expect("it was running");
+    pass(SECOND).await;
+    assert_eq!((states(), lender.gone.load(Ordering::SeqCst)), (0, 0));
+    drop(site);
+    pass(SECOND).await;
+    assert_eq!((lender.opened.load(Ordering::SeqCst), lender.gone.load(Ordering::SeqCst)), (10, 1));
 }

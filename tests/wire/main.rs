@@ -25,6 +25,7 @@ mod over_core;
 mod over_service;
 mod over_socket;
 mod owners;
+mod paths;
 mod raw;
 mod resume;
 mod row;

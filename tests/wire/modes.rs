@@ -5,10 +5,11 @@ use std::time::Duration;
 use http::HeaderValue;
 use sessile_core::Config;
 use sessile_core::config::ResponseMode;
+use sessile_tests::pure::Upload;
 
 use crate::apps::Scripted;
 use crate::raw::{GONE, Read as _, app, handler, pass};
-use crate::row::post;
+use crate::row::{UNKNOWN, delete, get, post, request};
 
 const MILLI: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -170,4 +171,37 @@ async fn a_slow_start_for_a_client_that_takes_json_alone() {
     let answer = opening.within(SECOND).await;
     assert_eq!(answer.header("content-type").as_deref(), Some("application/json"));
     assert!(answer.session_id().is_some());
+}
+
+/// R096: such headers are the HTTP stack's to write, and later versions of HTTP forbid them.
+#[tokio::test(start_paused = true)]
+async fn no_answer_has_headers_of_one_connection() {
+    let site = handler(Config::default(), Scripted::default());
+    let id = site.open().await;
+    let mut wrong = post(Some(&id), "$PING");
+    wrong.headers_mut().insert("content-type", HeaderValue::from_static("text/plain"));
+    let mut large = request("PUT", Upload::Never);
+    large.headers_mut().insert("content-length", HeaderValue::from_static("9999999999"));
+    for mut asked in [
+        post(None, "$INIT"),
+        post(Some(&id), "$PING"),
+        post(Some(&id), "$NOTE"),
+        post(Some(&id), "$HANG"),
+        post(Some(&id), "{"),
+        wrong,
+        large,
+        get(&id),
+        get(UNKNOWN),
+        delete(&id),
+    ] {
+        *asked.version_mut() = http::Version::HTTP_2;
+        let shown = format!("{asked:?}");
+        let exchange = site.send(Some("alice"), asked).await;
+        pass(SECOND).await;
+        let answer = exchange.answer();
+        assert!(answer.status().is_some(), "{shown}");
+        for name in ["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"] {
+            assert_eq!(answer.header(name), None, "{shown}");
+        }
+    }
 }

@@ -103,7 +103,7 @@ async fn what_comes_to_nothing_is_counted_and_outlives_its_session() {
     assert_eq!((now.sessions, now.notes_dropped, now.requests_expired, now.requests.legacy), (0, 2, 1, 3));
 }
 
-/// R016: a request without a session counts as such for as long as it is served, and has no hooks.
+/// R016, R256: a request without a session counts as such for as long as it is served, and has no hooks.
 #[tokio::test(start_paused = true)]
 async fn requests_without_a_session_are_counted_and_have_no_hooks() {
     let recorder = Recorder::default();

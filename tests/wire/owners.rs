@@ -147,17 +147,20 @@ fn whole(fixture: &str) -> String {
     crate::row::fixture(fixture).expect("a fixture")
 }
 
-/// R172: a valid `initialize` with a bad token costs nothing, however often it comes.
+/// R172: a valid `initialize` with a bad token costs nothing, however often it comes; R177: nor does it use up anything of others.
 #[tokio::test(start_paused = true)]
 async fn a_bad_token_opens_nothing() {
     let scripted = Scripted::default();
-    let site = guarded(app(Config::default(), scripted.clone()));
+    let mut config = Config::default();
+    config.table.max_sessions = 1;
+    let site = guarded(app(config, scripted.clone()));
     for number in 0..200 {
         let token = format!("{ALICE}{number}");
         let token = [None, Some(WRONG), Some(token.as_str()), Some("")][number % 4];
         assert_eq!(ask(&site, token, post(None, "$INIT")).await.status(), Some(401), "{token:?}");
     }
     assert_eq!((site.manager.sessions(), scripted.started()), (0, 0));
+    open(&site, Some(ALICE)).await;
 }
 
 /// R175: neither a good nor a bad token is logged at any level, and the app has it neither.

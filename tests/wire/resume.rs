@@ -138,7 +138,7 @@ async fn read(body: Body, have: &mut Have, enough: usize) -> bool {
     false
 }
 
-/// R106, R109, R110.
+/// R106, R109, R111.
 #[tokio::test(start_paused = true)]
 async fn three_hundred_events_dropped_and_resumed_at_fifty_places() {
     let site = handler(resumable(), Wordy);

@@ -14,7 +14,7 @@ use crate::row::post;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// R188.
+/// R188, R189: nothing is started behind anybody's back, and what was not started says so.
 #[tokio::test(start_paused = true)]
 async fn a_manager_is_started_once_and_shut_down_once() {
     let server = handler_fn(|context, _| async move { context.result(&()) });
@@ -112,4 +112,29 @@ async fn a_dropped_manager_ends_its_sessions() {
     drop(site);
     pass(SECOND).await;
     assert_eq!(scripted.stopped(), 3);
+}
+
+/// R187: whoever embeds it keeps the signals, and any thread will do.
+#[test]
+fn a_thread_of_its_own_is_enough_and_no_signal_is_caught() {
+    let thread = std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let site = handler(Config::default(), Scripted::default());
+            let id = site.open().await;
+            let stream = site.get(&id).await;
+            assert_eq!(caught(), Some([false; 3]).filter(|_| cfg!(target_os = "linux")));
+            assert_eq!(site.manager.shutdown(SECOND, SECOND).await, Ok(()));
+            assert!(stream.answer().done);
+        });
+    });
+    thread.join().expect("no panic");
+}
+
+/// Whether this process has handlers for SIGHUP, SIGINT and SIGTERM; `None` where that can't be seen.
+fn caught() -> Option<[bool; 3]> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+    let mask = u64::from_str_radix(mask.trim(), 16).ok()?;
+    Some([1, 2, 15].map(|signal| mask & (1 << (signal - 1)) != 0))
 }

@@ -1,5 +1,5 @@
 //! The legacy era without sessions: each request by a fresh app, which is torn down on every path. R016, R047, R050, R051, R071, R123,
-//! R247, R252.
+//! R247, R248, R252.
 
 use std::time::Duration;
 

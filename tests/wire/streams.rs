@@ -86,7 +86,7 @@ async fn sessions_do_not_see_each_others_state() {
     }
 }
 
-/// R152: the handler does not wait for its reader, nor does anybody else.
+/// R072, R152: the handler does not wait for its reader, nor does anybody else.
 #[tokio::test(start_paused = true)]
 async fn a_stalled_reader_delays_neither_its_handler_nor_others() {
     let counting = Counting::default();

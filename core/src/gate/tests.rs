@@ -247,7 +247,7 @@ fn accept_decides_the_mode() {
     }
 }
 
-/// R035, R039, R041, R043, R046: absent is 400, anything that we didn't give out is 404, for all methods, before
+/// R035, R039, R041, R043, R046, R117: absent is 400, anything that we didn't give out is 404, for all methods, before
 /// the body.
 #[test]
 fn the_session_header_is_missing_named_or_unreadable() {

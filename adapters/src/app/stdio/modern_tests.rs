@@ -243,6 +243,7 @@ fn there_are_at_most_so_many_children() {
 
 #[test]
 fn a_command_is_asked_once_which_eras_it_speaks() {
+    // R213: of a child that serves nobody.
     let say = |rest: &str| {
         format!(r#"read -r line; printf '%s\n' '{{"jsonrpc":"2.0","id":"sessile-probe",{rest}}}'; exec cat >&2"#)
     };

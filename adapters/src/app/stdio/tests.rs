@@ -202,6 +202,7 @@ fn exited(result: Result<(), AppError>) -> String {
 
 #[test]
 fn messages_pass_both_ways_one_a_line() {
+    // R228: nobody else says a word to a child, so that no silence of its can be misread.
     block_on(async {
         let session = Session::start(sh(ECHO));
         session.tell("{\"jsonrpc\":\"2.0\",\r\n \"method\":\"a\"}");

@@ -24,6 +24,8 @@ fn the_defaults() {
     assert_eq!(settings.log_format, LogFormat::Text);
     assert_eq!(settings.log_level, LogLevel::Info);
     assert!(settings.child.is_none());
+    // R028, R182.
+    assert_eq!((settings.config.table.idle_timeout, settings.config.table.max_sessions), (Some(secs(1_800)), 10_000));
     // The core and the server have the same defaults of their own.
     let mut config = Config::default();
     config.session.resume = true;
@@ -82,6 +84,7 @@ const OPTIONS: [(&str, &str, Shown, &str); 36] = [
     ("--log-level", "debug", |s| format!("{:?}", s.log_level), "Debug"),
 ];
 
+// R034: what each of them does is shown where it is done.
 #[test]
 fn each_option_and_its_variable() {
     for (option, value, show, expected) in OPTIONS {

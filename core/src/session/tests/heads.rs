@@ -4,7 +4,7 @@ use super::*;
 
 const MODES: [ResponseMode; 3] = [ResponseMode::Auto, ResponseMode::Json, ResponseMode::Sse];
 
-// R089, R109
+// R109
 #[test]
 fn an_immediate_answer_is_never_lost_in_any_mode() {
     for mode in MODES {
@@ -20,7 +20,7 @@ fn an_immediate_answer_is_never_lost_in_any_mode() {
     }
 }
 
-// R124
+// R064, R124
 #[test]
 fn auto_opens_a_stream_for_a_note_and_keeps_the_answer_behind_it() {
     let mut rig = Rig::open();

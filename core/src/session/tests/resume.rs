@@ -279,7 +279,6 @@ fn what_was_kept_for_a_request_is_given_back_once_each_time() {
     assert_eq!(rig.count(Effect::Release), 2);
 }
 
-// R074
 #[test]
 fn a_request_that_has_a_connection_again_does_not_expire() {
     let mut rig = Rig::resuming();
@@ -620,7 +619,6 @@ fn while_draining_calls_can_be_resumed_and_the_standalone_stream_can_not() {
     assert_eq!(rig.try_resume(0, 1), Err(Outcome::ShuttingDown));
 }
 
-// R110
 #[test]
 fn three_hundred_events_arrive_once_and_in_order_wherever_the_connection_breaks() {
     for seed in 1..200_u64 {
