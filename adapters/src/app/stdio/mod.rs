@@ -7,6 +7,7 @@
 #[cfg(not(unix))]
 compile_error!("the feature `stdio` needs process groups and signals, which only unix has");
 
+mod breaker;
 mod calls;
 mod config;
 mod guard;

@@ -1,19 +1,17 @@
 //! The shared children: one for the modern requests of each principal.
 //!
-//! Owns when one is started and when it is not: there are at most so many, and a command that keeps failing is left
-//! alone for a while. A child is started by a request and by nothing else, so an ended one comes back only if somebody
-//! wants it.
+//! Owns when one is started and when it is not: there are at most so many, and none for a command that keeps failing. A child
+//! is started by a request and by nothing else, so an ended one comes back only if somebody wants it.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
-use std::io;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Poll;
-use std::time::Duration;
 
 use sessile_core::{Message, Timestamp};
 
+use super::breaker::Breaker;
 use super::calls::Deliver;
 use super::launch::{Client, Launched, Launcher};
 use super::pump::Inbox;
@@ -22,12 +20,6 @@ use super::tasks::Tasks;
 use crate::app::AppError;
 use crate::principal::Principal;
 use crate::runtime::Processes;
-
-/// How many failures in a row are taken for bad luck.
-const FAILURES: u32 = 3;
-/// How long a command is left alone after that; twice as long after each further failure.
-const PAUSE: Duration = Duration::from_secs(5);
-const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// The shared children of one command.
 #[derive(Debug, Default)]
@@ -45,10 +37,8 @@ struct Slots {
 #[derive(Debug, Default)]
 struct Slot {
     child: Option<Arc<Shared>>,
-    /// How many children in a row were of no use, and why the last one was.
-    failures: u32,
-    why: String,
-    not_before: Timestamp,
+    /// Children that were of no use.
+    breaker: Breaker,
 }
 
 impl Pool {
@@ -110,14 +100,14 @@ impl Pool {
             if let Some(child) = slot.child.as_ref().filter(|child| child.is_open()) {
                 return Ok(Arc::clone(child));
             }
-            slot.check(now)?;
+            slot.breaker.check(now)?;
         }
         slots.make_room(now, launcher.config.modern_children)?;
         let slot = slots.of.entry(principal.clone()).or_default();
         let launched = match launcher.start(Client::Shared) {
             Ok(launched) => launched,
             Err(error) => {
-                slot.failed(now, error.to_string());
+                slot.breaker.failed(now, error.to_string());
                 return Err(error);
             }
         };
@@ -167,7 +157,7 @@ impl Pool {
             slot.child = None;
         }
         if !shared.was_of_use() {
-            slot.failed(now, why);
+            slot.breaker.failed(now, why);
         } else if slot.child.is_none() {
             slots.of.remove(principal);
         }
@@ -177,7 +167,7 @@ impl Pool {
 impl Slots {
     /// Sees to it that there may be one more child: the longest idle one gives way.
     fn make_room(&mut self, now: Timestamp, max: usize) -> Result<(), AppError> {
-        let over = |slot: &Slot| slot.child.is_none() && now > slot.not_before.saturating_add(MAX_PAUSE);
+        let over = |slot: &Slot| slot.child.is_none() && slot.breaker.is_over(now);
         self.of.retain(|_, slot| !over(slot));
         let open = || self.of.values().filter_map(|slot| slot.child.as_ref()).filter(|child| child.is_open());
         if open().count() < max {
@@ -187,27 +177,6 @@ impl Slots {
         let (_, child) = idle.ok_or_else(|| AppError::Other("too many children are busy".into()))?;
         child.close();
         Ok(())
-    }
-}
-
-impl Slot {
-    fn check(&self, now: Timestamp) -> Result<(), AppError> {
-        if self.failures < FAILURES || now >= self.not_before {
-            return Ok(());
-        }
-        let left = self.not_before.saturating_since(now).as_secs() + 1;
-        let why =
-            format!("{} failures in a row, not tried again for {left} s; the last one: {}", self.failures, self.why);
-        Err(AppError::Start(io::Error::other(why)))
-    }
-
-    fn failed(&mut self, now: Timestamp, why: String) {
-        self.failures = self.failures.saturating_add(1);
-        self.why = why;
-        if let Some(further) = self.failures.checked_sub(FAILURES) {
-            let pause = PAUSE.saturating_mul(2_u32.saturating_pow(further)).min(MAX_PAUSE);
-            self.not_before = now.saturating_add(pause);
-        }
     }
 }
 
@@ -241,4 +210,23 @@ async fn or_gone<T>(what: impl Future<Output = T>, client: &mut impl Inbox) -> O
         gone.as_mut().poll(cx).map(|()| None)
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_not_forgotten_while_they_go_on() {
+        let mut slots = Slots::default();
+        let alice = Principal::named("alice");
+        for second in 1_000..1_003 {
+            let now = Timestamp::from_secs(second);
+            slots.make_room(now, 1).expect("there is room");
+            let slot = slots.of.entry(alice.clone()).or_default();
+            slot.breaker.check(now).expect("not yet");
+            slot.breaker.failed(now, "as the test wants it".into());
+        }
+        assert!(slots.of[&alice].breaker.check(Timestamp::from_secs(1_004)).is_err());
+    }
 }
