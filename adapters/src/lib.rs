@@ -45,6 +45,7 @@
 //! | --- | --- |
 //! | `async-std` | `runtime::async_std`; async-std itself is discontinued, and stays supported here |
 //! | `axum` | `http::axum`: mounting the service in axum's router |
+//! | `cli` (default) | the program `sessile`, on tokio |
 //! | `hyper` | `http::serve`: HTTP/1.1 on sockets of our own, TCP and Unix |
 //! | `rmcp` | [`app::RmcpApp`](app): handlers of the crate rmcp on our sessions |
 //! | `smol` | `runtime::smol` |

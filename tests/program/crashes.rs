@@ -1,8 +1,10 @@
 //! Children that don't start, or die: prompt errors, and nothing left.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
-use crate::harness::{Program, Setup, kill, soon, until};
+use crate::harness::{Program, Setup, kill, scratch, soon, until};
 use crate::http::Item;
 use crate::session::{ANY, JSON, SSE, Session, open};
 
@@ -83,6 +85,28 @@ fn a_child_that_dies_at_the_start_is_an_error_at_once() {
         program.wait_for_log("exit status 3");
         program.wait_for_log("fatal: ");
     }
+}
+
+#[test]
+fn a_server_that_keeps_failing_is_left_alone() {
+    // R201: whoever never stops asking.
+    let marks = scratch("failing");
+    let script = "echo >> \"$0\"; exit 3";
+    let program = Setup::new(&["--eras", "legacy"]).command(&["/bin/sh", "-c", script, &marks]).start();
+    for _ in 0..20 {
+        let mut answer = soon("the error", || open(&program));
+        assert_eq!((answer.status, answer.header("mcp-session-id")), (500, None));
+        assert_error(&answer.json(), 0);
+    }
+    assert_eq!(fs::read(&marks).expect("it was started").len(), 3);
+    program.wait_for_log("3 failures in a row, not tried again for");
+    // R202: it needs no restart.
+    fs::remove_file(&marks).expect("it is there");
+    until("it is tried again", || {
+        assert_eq!(open(&program).status, 500);
+        fs::exists(&marks).expect("a folder").then_some(())
+    });
+    let _ = fs::remove_file(&marks);
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http::request::Parts;
+#[cfg(feature = "stdio")]
+use sessile_core::session::EndReason;
 use sessile_core::session::Relation;
 #[cfg(feature = "stdio")]
 use sessile_core::table::TaskExit;
@@ -217,6 +219,13 @@ impl Sender {
         let inner = self.0.cell.lock();
         let span = inner.session.request_with_id(request).and_then(|request| inner.spans.of(request));
         span.cloned().unwrap_or_else(Span::none)
+    }
+
+    /// Whether the session has ended for a reason that the server has nothing to do with.
+    #[cfg(feature = "stdio")]
+    pub(crate) fn was_ended_for_it(&self) -> bool {
+        let ended = self.0.cell.lock().session.ended();
+        matches!(ended, Some(EndReason::Closed | EndReason::Shutdown))
     }
 
     /// The negotiated revision, once the server has answered `initialize`.

@@ -25,9 +25,13 @@ pub(super) struct Breaker {
 }
 
 impl Breaker {
-    /// Whether the command may be tried now. The error says since when and for how long not.
-    pub(super) fn check(&self, now: Timestamp) -> Result<(), AppError> {
-        if self.failures < FAILURES || now >= self.not_before {
+    /// Whether the command may be tried now; after a pause, by one at a time. The error says why and for how long not.
+    pub(super) fn admit(&mut self, now: Timestamp) -> Result<(), AppError> {
+        if self.failures < FAILURES {
+            return Ok(());
+        }
+        if now >= self.not_before {
+            self.not_before = now.saturating_add(PAUSE);
             return Ok(());
         }
         let left = self.not_before.saturating_since(now).as_millis().div_ceil(1_000);
@@ -67,13 +71,14 @@ mod tests {
         for pause in [0, 0, 5, 10, 20, 40, 60, 60, 60] {
             breaker.failed(at(now), "it fell over".into());
             if pause > 0 {
-                let error = breaker.check(at(now + pause - 1)).expect_err("too early").to_string();
+                let error = breaker.admit(at(now + pause - 1)).expect_err("too early").to_string();
                 assert!(error.ends_with("in a row, not tried again for 1 s; the last one: it fell over"), "{error}");
             }
             now += pause;
-            breaker.check(at(now)).expect("half open");
+            breaker.admit(at(now)).expect("half open");
         }
-        assert!(!breaker.is_over(at(now + 60)));
-        assert!(breaker.is_over(at(now + 61)));
+        breaker.admit(at(now)).expect_err("one is under way");
+        assert!(!breaker.is_over(at(now + 65)));
+        assert!(breaker.is_over(at(now + 66)));
     }
 }

@@ -149,6 +149,15 @@ fn report<R: Processes, O: Outbox>(
     }
 }
 
+/// Why a child that was not told to end is gone.
+pub(super) fn why(result: &Result<(), AppError>) -> String {
+    match result {
+        Ok(()) => "exit status 0".into(),
+        Err(AppError::Exited(why)) => why.clone(),
+        Err(error) => error.to_string(),
+    }
+}
+
 fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code}"),

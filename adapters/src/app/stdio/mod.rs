@@ -7,6 +7,7 @@
 #[cfg(not(unix))]
 compile_error!("the feature `stdio` needs process groups and signals, which only unix has");
 
+mod attempts;
 mod breaker;
 mod calls;
 mod config;
@@ -38,9 +39,10 @@ use http::request::Parts;
 use sessile_core::session::Kind;
 use sessile_core::{Eras, Fingerprint, Message, ProtocolVersion};
 
+use self::attempts::{Attempts, Heard};
 use self::calls::Deliver;
 pub use self::config::StdioConfig;
-use self::launch::{Client, Counters, Launcher};
+use self::launch::{Client, Counters, Launcher, why};
 use self::pool::Pool;
 use self::probe::Probe;
 use self::pump::{Inbox, Outbox};
@@ -64,6 +66,10 @@ const BUDGET: usize = 16;
 /// to any more: it is ended as well, and so is its session, which does not wait for that unless the child can still speak.
 /// Lines that are no messages are skipped.
 ///
+/// A child that can't be started, or ends before it has answered `initialize`, is an error to its client at once. After three of
+/// them in a row no child is started for that principal's sessions for 5 s, and for twice as long after each further one, at most for
+/// 60 s; then one may try again. The same holds for its modern requests, apart from its sessions.
+///
 /// The messages of a session pass as they are. Only a request whose id the child may still answer for an earlier one, which was
 /// cancelled or has expired, gets another id and progress token on its way, so that a late answer never passes for that of another
 /// request.
@@ -85,6 +91,7 @@ pub struct Stdio<R> {
 
 #[derive(Debug)]
 struct Inner<R> {
+    attempts: Arc<Attempts>,
     launcher: Launcher<R>,
     pool: Arc<Pool>,
     probe: Arc<Probe>,
@@ -122,7 +129,13 @@ impl<R: Processes> Stdio<R> {
     #[must_use]
     pub fn new(config: StdioConfig, runtime: R) -> Self {
         let launcher = Launcher { config: Arc::new(config), runtime, counters: Arc::default() };
-        let inner = Inner { launcher, pool: Arc::default(), probe: Arc::default(), tasks: Arc::default() };
+        let inner = Inner {
+            attempts: Arc::default(),
+            launcher,
+            pool: Arc::default(),
+            probe: Arc::default(),
+            tasks: Arc::default(),
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -155,6 +168,20 @@ impl<R: Processes> Stdio<R> {
             responses_unmatched: responses_unmatched.load(Ordering::Relaxed),
             skipped_lines: skipped_lines.load(Ordering::Relaxed),
         }
+    }
+
+    async fn serve_session(&self, receiver: Receiver, sender: Sender) -> Result<(), AppError> {
+        let Launcher { counters, runtime, .. } = &self.inner.launcher;
+        let session = sender.clone();
+        let attempt = self.inner.attempts.begin(runtime.now(), session.session().principal())?;
+        let (inbox, outbox) = reuse::wrap(receiver, sender, Arc::clone(counters));
+        let outbox = Heard::new(outbox, Arc::clone(&attempt));
+        let result = self.serve(session.session().fingerprint(), inbox, outbox).await;
+        // A child is not to blame for a client that did not wait.
+        if !session.was_ended_for_it() {
+            attempt.ended(runtime.now(), why(&result));
+        }
+        result
     }
 
     async fn serve(&self, session: Fingerprint, inbox: impl Inbox, outbox: impl Outbox) -> Result<(), AppError> {
@@ -200,9 +227,7 @@ impl<R: Processes> App for Stdio<R> {
         let name = sender.session().fingerprint();
         let kind = sender.session().kind();
         if kind == Kind::Session {
-            let counters = Arc::clone(&self.inner.launcher.counters);
-            let (inbox, outbox) = reuse::wrap(receiver, sender, counters);
-            return self.serve(name, inbox, outbox).await;
+            return self.serve_session(receiver, sender).await;
         }
         let Some(Inbound { message, parts }) = receiver.recv().await else { return Ok(()) };
         if kind == Kind::Stateless {

@@ -13,7 +13,7 @@ use sessile_core::{Message, Timestamp};
 
 use super::breaker::Breaker;
 use super::calls::Deliver;
-use super::launch::{Client, Launched, Launcher};
+use super::launch::{Client, Launched, Launcher, why};
 use super::pump::Inbox;
 use super::shared::{Closed, Shared, SharedInbox, SharedOutbox};
 use super::tasks::Tasks;
@@ -96,11 +96,11 @@ impl Pool {
         if slots.closed {
             return Err(AppError::Other("shutting down".into()));
         }
-        if let Some(slot) = slots.of.get(principal) {
+        if let Some(slot) = slots.of.get_mut(principal) {
             if let Some(child) = slot.child.as_ref().filter(|child| child.is_open()) {
                 return Ok(Arc::clone(child));
             }
-            slot.breaker.check(now)?;
+            slot.breaker.admit(now)?;
         }
         slots.make_room(now, launcher.config.modern_children)?;
         let slot = slots.of.entry(principal.clone()).or_default();
@@ -138,12 +138,8 @@ impl Pool {
         };
         launcher.runtime.clone().spawn(async move {
             let inbox = SharedInbox::new(Arc::clone(&shared), launcher.runtime.clone(), launcher.config.modern_idle);
-            end.why = match launcher.converse(launched, inbox, SharedOutbox(Arc::clone(&shared))).await {
-                Ok(()) if shared.was_stopped() => "it was stopped".into(),
-                Ok(()) => "exit status 0".into(),
-                Err(AppError::Exited(why)) => why,
-                Err(error) => error.to_string(),
-            };
+            let result = launcher.converse(launched, inbox, SharedOutbox(Arc::clone(&shared))).await;
+            end.why = if result.is_ok() && shared.was_stopped() { "it was stopped".into() } else { why(&result) };
             drop(end);
             drop(running);
         });
@@ -224,9 +220,10 @@ mod tests {
             let now = Timestamp::from_secs(second);
             slots.make_room(now, 1).expect("there is room");
             let slot = slots.of.entry(alice.clone()).or_default();
-            slot.breaker.check(now).expect("not yet");
+            slot.breaker.admit(now).expect("not yet");
             slot.breaker.failed(now, "as the test wants it".into());
         }
-        assert!(slots.of[&alice].breaker.check(Timestamp::from_secs(1_004)).is_err());
+        let slot = slots.of.get_mut(&alice).expect("it is there");
+        slot.breaker.admit(Timestamp::from_secs(1_004)).expect_err("3 failures in a row");
     }
 }
