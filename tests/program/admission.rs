@@ -112,7 +112,7 @@ fn three_hundred_bad_requests_leave_nothing() {
 
 #[test]
 fn a_full_table_refuses_until_a_session_ends() {
-    // R021, R027, R191.
+    // R021, R027, R182, R191.
     let counted = Counted::start("full", &["--max-sessions", "2"]);
     let first = Session::open(&counted.program);
     let second = Session::open(&counted.program);

@@ -65,7 +65,7 @@ fn refusal(error: Option<&str>) -> (Option<u16>, Vec<(String, String)>, String, 
     (Some(401), headers, text, true)
 }
 
-/// R038, R155: a wrong token is 401 whatever is asked; a good one and an unknown session are 404.
+/// R038, R155, R178: a wrong token is 401 whatever is asked; a good one and an unknown session are 404.
 #[tokio::test(start_paused = true)]
 async fn credentials_are_looked_at_before_sessions() {
     let site = guarded(handler(Config::default(), Scripted::default()));

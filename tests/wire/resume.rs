@@ -261,7 +261,7 @@ async fn a_resume_takes_over_and_the_old_connection_ends() {
     assert!(two.answer().done);
 }
 
-/// R107, R117, R119.
+/// R107, R116, R117, R119.
 #[tokio::test(start_paused = true)]
 async fn an_id_means_something_in_its_session_only() {
     let site = handler(resumable(), Wordy);

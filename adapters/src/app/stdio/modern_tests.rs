@@ -120,6 +120,7 @@ fn requests_of_one_principal_share_a_child_and_others_have_their_own() {
 
 #[test]
 fn a_child_without_requests_ends_and_one_with_a_request_does_not() {
+    // R263.
     block_on(async {
         let mut config = sh(SERVER);
         config.modern_idle = Duration::from_millis(50);

@@ -126,6 +126,7 @@ fn the_command_line_wins_and_an_empty_variable_is_none() {
     assert_eq!(settings.path, "/mcp");
 }
 
+// R162.
 #[test]
 fn hosts_and_origins_follow_the_address() {
     for (listen, hosts, loopback_hosts, loopback_origins) in [

@@ -286,6 +286,7 @@ async fn http_1_0_is_served() {
     assert_eq!(closed_after(&mut client).await.1, 0);
 }
 
+/// R025.
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_does_not_read_is_cut() {
     let server = server(ServeConfig::default());
