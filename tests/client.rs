@@ -17,6 +17,8 @@ use sessile::core::{MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
 use sessile::http::{Body, McpService};
 use sessile::runtime::Runtime;
 
+use crate::events::EventReader;
+
 /// A client of one service, with at most one session.
 ///
 /// ```
@@ -53,7 +55,7 @@ pub struct Answer {
 #[derive(Debug)]
 pub struct Events {
     body: Body,
-    unread: String,
+    reader: EventReader,
 }
 
 impl<R: Runtime, B: Backend> Client<R, B> {
@@ -244,7 +246,7 @@ impl Answer {
     #[must_use]
     pub fn events(self) -> Events {
         assert!(self.streams(), "{} with {:?} is no stream", self.status, self.headers);
-        Events { body: self.body, unread: String::new() }
+        Events { body: self.body, reader: EventReader::default() }
     }
 
     /// Reads all of it. A stream is read to its end.
@@ -294,15 +296,10 @@ impl Events {
     /// If the data of an event is not JSON.
     pub async fn next(&mut self) -> Option<Value> {
         loop {
-            while let Some((event, rest)) = self.unread.split_once("\n\n") {
-                let data: Vec<_> = event.lines().filter_map(|line| line.strip_prefix("data:")).collect();
-                let data = data.join("\n");
-                self.unread = rest.to_owned();
-                if !data.trim().is_empty() {
-                    return Some(serde_json::from_str(&data).expect("the data of an event is JSON"));
-                }
+            if let Some(data) = self.reader.find_map(|event| event.data) {
+                return Some(serde_json::from_str(&data).expect("the data of an event is JSON"));
             }
-            self.unread += &read(&mut self.body).await?;
+            self.reader.push(read(&mut self.body).await?.as_bytes());
         }
     }
 

@@ -4,8 +4,15 @@
 
 #[cfg(feature = "client")]
 pub mod client;
+pub mod events;
+#[cfg(feature = "sim")]
+pub mod line;
+#[cfg(feature = "client")]
+pub mod principals;
 pub mod pure;
 pub mod session;
+#[cfg(feature = "sim")]
+pub mod sim;
 pub mod table;
 #[cfg(feature = "client")]
 pub mod threads;
