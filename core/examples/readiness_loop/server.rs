@@ -149,14 +149,11 @@ impl Server {
                 Err(outcome) => refuse(&outcome, message.as_request().map(|request| &request.id), None),
             },
             (BodyAction::Deliver(message), Some(key)) => self.deliver(now, token, key, &post, message, None),
-            (BodyAction::Sessionless(request), owes) => {
-                let (outcome, id) = self.gate.refuse_modern(&request);
-                refuse(&outcome, id.as_ref(), owes)
-            }
-            // The gate delivers to a live session only, and is not configured to be stateless.
-            (BodyAction::Batch(_) | BodyAction::Deliver(_) | BodyAction::Stateless(_), owes) => {
-                refuse(&Outcome::SessionNotFound, None, owes)
-            }
+            // The gate delivers to a live session only, refuses the modern era itself, and is not configured to be stateless.
+            (
+                BodyAction::Batch(_) | BodyAction::Deliver(_) | BodyAction::Sessionless(_) | BodyAction::Stateless(_),
+                owes,
+            ) => refuse(&Outcome::SessionNotFound, None, owes),
         }
     }
 
