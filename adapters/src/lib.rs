@@ -46,6 +46,7 @@
 //! | `async-std` | `runtime::async_std`; async-std itself is discontinued, and stays supported here |
 //! | `axum` | `http::axum`: mounting the service in axum's router |
 //! | `cli` (default) | the program `sessile`, on tokio |
+//! | `http2` | HTTP/2 with prior knowledge for `http::serve`, on the same sockets |
 //! | `hyper` | `http::serve`: HTTP/1.1 on sockets of our own, TCP and Unix |
 //! | `rmcp` | [`app::RmcpApp`](app): handlers of the crate rmcp on our sessions |
 //! | `smol` | `runtime::smol` |

@@ -4,6 +4,7 @@
 //! depends on the runtime.
 
 #![cfg(unix)]
+#![cfg(any(feature = "tokio", feature = "smol", feature = "async-std"))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::future::poll_fn;
@@ -27,6 +28,8 @@ use sessile::{Builder, Manager};
 /// Nothing here takes that long, unless it never comes.
 const LONG: Duration = Duration::from_secs(30);
 
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+
 /// All of it, on one runtime that runs elsewhere.
 fn all<R: Net + Processes>(runtime: &R) {
     // One at a time: a child holds all our descriptors until it runs its own program, closed listeners among them.
@@ -35,6 +38,8 @@ fn all<R: Net + Processes>(runtime: &R) {
     timers_come_when_they_were_moved_to(runtime);
     demo_over_tcp(runtime);
     demo_over_a_unix_socket(runtime);
+    #[cfg(feature = "http2")]
+    demo_over_http2(runtime);
     a_child_for_a_session(runtime);
 }
 
@@ -112,7 +117,6 @@ fn signals_are_heard() {
     });
 }
 
-#[cfg(any(feature = "tokio", feature = "smol", feature = "async-std"))]
 async fn int_and_term(mut next: impl AsyncFnMut() -> &'static str) {
     {
         // One that is dropped while it waits takes no signal with it.
@@ -208,6 +212,71 @@ fn demo<R: Net, S: Read + Write>(runtime: &R, listener: impl Into<Socket>, conne
     stream.read_to_end(&mut rest).unwrap();
 }
 
+/// Many calls at once on one connection, and a stream beside them. The client is another runtime's.
+#[cfg(feature = "http2")]
+fn demo_over_http2<R: Net>(runtime: &R) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut config = Config::default();
+    config.session.keep_alive = Duration::from_millis(20);
+    let manager = Builder::new(runtime.clone()).config(config).handler(Demo::new()).build().unwrap();
+    let server = Server::start(runtime, listener, manager);
+
+    let client = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    client.block_on(async {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let (requests, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let ready = requests.ready().await.unwrap();
+        let send = |method: &str, session: &str, message: &str| {
+            let request = http::Request::builder()
+                .method(method)
+                .uri("http://localhost/mcp")
+                .header("accept", "application/json, text/event-stream")
+                .header("content-type", "application/json")
+                .header("mcp-session-id", session);
+            let (answer, mut body) = ready.clone().send_request(request.body(()).unwrap(), message.is_empty()).unwrap();
+            if !message.is_empty() {
+                body.send_data(message.to_owned().into(), true).unwrap();
+            }
+            answer
+        };
+        let opened = send("POST", "", INITIALIZE).await.unwrap();
+        assert_eq!(opened.status(), 200);
+        let session = opened.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+
+        let mut stream = send("GET", &session, "").await.unwrap().into_body();
+        // Read side by side: what waits unread in one takes of the window of all.
+        let mut answers = tokio::task::JoinSet::new();
+        for id in 2..10 {
+            let call = format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"big","arguments":{{"bytes":100000}}}}}}"#
+            );
+            let answer = send("POST", &session, &call);
+            answers.spawn(async move {
+                let mut body = answer.await.unwrap().into_body();
+                let mut length = 0;
+                while let Some(data) = body.data().await {
+                    let data = data.unwrap();
+                    length += data.len();
+                    body.flow_control().release_capacity(data.len()).unwrap();
+                }
+                length
+            });
+        }
+        for length in answers.join_all().await {
+            assert!(length > 100_000, "{length}");
+        }
+        let mut seen = Vec::new();
+        while seen.iter().filter(|byte| **byte == b':').count() < 3 {
+            seen.extend_from_slice(&stream.data().await.unwrap().unwrap());
+        }
+    });
+    // A connection that nobody drives would not hear that it is to end.
+    drop(client);
+    server.stop();
+}
+
 /// A child answers, and is gone when its session is.
 fn a_child_for_a_session<R: Net + Processes>(runtime: &R) {
     const CHILD: &str = r#"
@@ -293,8 +362,7 @@ impl<R: Net, B: Backend> Server<R, B> {
 
 /// Opens a session and returns its id.
 fn open<S: Read + Write>(connect: &impl Fn() -> S) -> String {
-    let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
-    let answer = post(connect, "", initialize);
+    let answer = post(connect, "", INITIALIZE);
     let id = answer.split("mcp-session-id: ").nth(1).unwrap_or_else(|| panic!("{answer}"));
     id.split("\r\n").next().unwrap().to_owned()
 }

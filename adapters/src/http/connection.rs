@@ -1,5 +1,7 @@
 //! One connection: served by hyper, cut when it asks for nothing, told when the server drains.
 //!
+//! HTTP/1.1 has one request at a time:
+//!
 //! ```text
 //!            bytes              head complete            response's last frame
 //!   waiting ───────► head begun ─────────────► answering ──────────────────────► waiting
@@ -7,10 +9,15 @@
 //!      └─ idle_timeout   └─ head_timeout (from accept to the first complete head: this one alone)
 //! ```
 //!
-//! A request costs three plain stores here. One timer per connection looks at them from time to time, so the two limits
-//! are coarse: a connection may live half a `head_timeout` longer than they say.
+//! HTTP/2 has many, and is answering as long as one of them is. Its bytes are not all heads, so between requests it waits, whatever
+//! comes.
+//!
+//! A request costs a few uncontended atomic operations here. One timer per connection looks at them from time to time, so the two
+//! limits are coarse: a connection may live half a `head_timeout` longer than they say.
 
 use std::convert::Infallible;
+#[cfg(not(feature = "http2"))]
+use std::error::Error as _;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,24 +26,31 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper::service::Service;
 use pin_project_lite::pin_project;
 use sessile_core::Timestamp;
 
 use super::connections::{Connection, Phase};
 use super::io::Io;
+use super::protocol::{self, Protocol};
+use super::serve::ServeConfig;
 use crate::runtime::{Runtime, Timer};
 
 /// Limits of a connection that asks for nothing. Zero is none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    pub(super) head: Duration,
-    pub(super) idle: Duration,
-    pub(super) write: Duration,
+    head: Duration,
+    idle: Duration,
+    write: Duration,
+}
+
+impl Limits {
+    pub(super) const fn new(config: &ServeConfig) -> Self {
+        Self { head: config.head_timeout, idle: config.idle_timeout, write: config.write_timeout }
+    }
 }
 
 /// Serves one connection until it ends. Why it ended is nobody's concern but the log's.
@@ -44,20 +58,22 @@ pub(super) async fn drive<R, T, S, B>(
     runtime: R,
     stream: T,
     service: S,
-    http: http1::Builder,
+    protocol: Protocol,
     limits: Limits,
     mut place: Connection,
 ) where
     R: Runtime,
     T: hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
-    B: Body<Data = Bytes> + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + 'static,
+    S::Future: Send,
+    B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let progress = Arc::new(Progress::default());
     let mut watch = Watch::new(&runtime, limits, Arc::clone(&progress));
     let io = Io::new(stream, runtime.clone(), limits.write, Arc::clone(&progress));
-    let mut connection = std::pin::pin!(http.serve_connection(io, Tracked { service, progress }));
+    let http = protocol.speaker(&runtime, limits.write);
+    let mut connection = std::pin::pin!(http.serve_connection(io, protocol::prepare(Tracked { service, progress })));
     let mut draining = false;
     std::future::poll_fn(|cx| {
         match place.poll_phase(cx) {
@@ -72,7 +88,7 @@ pub(super) async fn drive<R, T, S, B>(
         if let Poll::Ready(end) = connection.as_mut().poll(cx) {
             if let Err(error) = end {
                 // A peer that hangs up is everyday life.
-                tracing::debug!(%error, cause = std::error::Error::source(&error), "connection ended");
+                tracing::debug!(%error, cause = error.source(), "connection ended");
             }
             return Poll::Ready(());
         }
@@ -81,25 +97,26 @@ pub(super) async fn drive<R, T, S, B>(
     .await;
 }
 
-/// What a connection does now. Used by its task alone; atomic only so that the task may move between threads.
+/// What a connection does now. With HTTP/2 its streams are tasks of their own.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// Requests begun and ended, times four, plus the stage.
-    stage: AtomicU64,
+    /// In the high half, requests begun and ended; in the low half, those that are being answered.
+    calls: AtomicU64,
+    /// Bytes have come since the last answer. Means something to HTTP/1 alone: in HTTP/2 not all bytes are heads.
+    head_begun: AtomicBool,
+    /// It is HTTP/2; known with the first request.
+    multiplexed: AtomicBool,
     writing: AtomicBool,
 }
 
-const STAGE: u64 = 0b11;
-const WAITING: u64 = 0;
-const HEAD_BEGUN: u64 = 1;
-const ANSWERING: u64 = 2;
+const TURN: u64 = 1 << 32;
+const IN_FLIGHT: u64 = TURN - 1;
 
 impl Progress {
     /// Bytes came.
     pub(super) fn read(&self) {
-        let seen = self.stage.load(Ordering::Relaxed);
-        if seen & STAGE == WAITING {
-            self.stage.store(seen | HEAD_BEGUN, Ordering::Relaxed);
+        if self.calls.load(Ordering::Relaxed) & IN_FLIGHT == 0 {
+            self.head_begun.store(true, Ordering::Relaxed);
         }
     }
 
@@ -109,18 +126,46 @@ impl Progress {
     }
 
     /// A head is complete.
-    fn called(&self) {
-        self.next(ANSWERING);
+    fn called(&self, version: Version) {
+        if version == Version::HTTP_2 {
+            self.multiplexed.store(true, Ordering::Relaxed);
+        }
+        self.head_begun.store(false, Ordering::Relaxed);
+        self.calls.fetch_add(TURN + 1, Ordering::Relaxed);
     }
 
-    /// The response has been handed over to its last frame.
+    /// A response has been handed over to its last frame.
     fn answered(&self) {
-        self.next(WAITING);
+        self.calls.fetch_add(TURN - 1, Ordering::Relaxed);
     }
 
-    fn next(&self, stage: u64) {
-        let seen = self.stage.load(Ordering::Relaxed);
-        self.stage.store((seen & !STAGE).wrapping_add(STAGE + 1) | stage, Ordering::Relaxed);
+    fn look(&self) -> Look {
+        let calls = self.calls.load(Ordering::Relaxed);
+        // The first head has one deadline from accept on, bytes or not.
+        let head_begun =
+            calls != 0 && !self.multiplexed.load(Ordering::Relaxed) && self.head_begun.load(Ordering::Relaxed);
+        Look { calls, head_begun }
+    }
+}
+
+/// What there is to see of a connection's progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Look {
+    calls: u64,
+    head_begun: bool,
+}
+
+impl Look {
+    /// The limit of what the connection is at, and its name.
+    fn limit(self, limits: Limits) -> Option<(Duration, &'static str)> {
+        let (limit, name) = if self.calls & IN_FLIGHT != 0 {
+            return None;
+        } else if self.calls == 0 || self.head_begun {
+            (limits.head, "head_timeout")
+        } else {
+            (limits.idle, "idle_timeout")
+        };
+        (!limit.is_zero()).then_some((limit, name))
     }
 }
 
@@ -129,7 +174,7 @@ struct Watch<T> {
     limits: Limits,
     progress: Arc<Progress>,
     /// What was seen last, and since when it has been so.
-    seen: u64,
+    seen: Look,
     since: Timestamp,
     /// How often we look. `None`: never, since there is no limit.
     step: Option<Duration>,
@@ -140,7 +185,7 @@ impl<T: Timer> Watch<T> {
     fn new<R: Runtime<Timer = T>>(runtime: &R, limits: Limits, progress: Arc<Progress>) -> Self {
         let shortest = [limits.head, limits.idle].into_iter().filter(|limit| !limit.is_zero()).min();
         let step = shortest.map(|limit| limit / 2);
-        Self { limits, progress, seen: WAITING, since: runtime.now(), step, timer: None }
+        Self { limits, progress, seen: Look::default(), since: runtime.now(), step, timer: None }
     }
 
     /// Ready with the name of the limit that was hit.
@@ -151,11 +196,13 @@ impl<T: Timer> Watch<T> {
         loop {
             ready!(Pin::new(&mut *timer).poll(cx));
             let now = runtime.now();
-            if look(&self.progress, &mut self.seen) {
+            let seen = self.progress.look();
+            if seen != self.seen || self.progress.writing.load(Ordering::Relaxed) {
+                self.seen = seen;
                 self.since = now;
             }
             let mut next = now.saturating_add(step);
-            if let Some((limit, name)) = limit_of(self.limits, self.seen) {
+            if let Some((limit, name)) = seen.limit(self.limits) {
                 let due = self.since.saturating_add(limit);
                 if due <= now {
                     return Poll::Ready(name);
@@ -165,29 +212,6 @@ impl<T: Timer> Watch<T> {
             timer.reset(next);
         }
     }
-}
-
-/// Whether the connection has moved on since `seen`, which is brought up to date.
-fn look(progress: &Progress, seen: &mut u64) -> bool {
-    let mut stage = progress.stage.load(Ordering::Relaxed);
-    if stage == HEAD_BEGUN {
-        // The first head has one deadline from accept on, bytes or not.
-        stage = WAITING;
-    }
-    let moved = stage != *seen || progress.writing.load(Ordering::Relaxed);
-    *seen = stage;
-    moved
-}
-
-/// The limit of a stage, and its name.
-fn limit_of(limits: Limits, seen: u64) -> Option<(Duration, &'static str)> {
-    let (limit, name) = match seen & STAGE {
-        WAITING if seen == WAITING => (limits.head, "head_timeout"),
-        WAITING => (limits.idle, "idle_timeout"),
-        HEAD_BEGUN => (limits.head, "head_timeout"),
-        _ => return None,
-    };
-    (!limit.is_zero()).then_some((limit, name))
 }
 
 /// A service whose calls and answers are noted.
@@ -206,16 +230,16 @@ where
     type Future = TrackedCall<S::Future>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        self.progress.called();
-        TrackedCall { call: self.service.call(request), progress: Some(Answered(Arc::clone(&self.progress))) }
+        self.progress.called(request.version());
+        TrackedCall { call: self.service.call(request), answered: Some(Answered(Arc::clone(&self.progress))) }
     }
 }
 
 pin_project! {
-    struct TrackedCall<F> {
+    pub(super) struct TrackedCall<F> {
         #[pin]
         call: F,
-        progress: Option<Answered>,
+        answered: Option<Answered>,
     }
 }
 
@@ -228,8 +252,8 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let Ok(response) = ready!(this.call.poll(cx));
-        let progress = this.progress.take();
-        Poll::Ready(Ok(response.map(|body| TrackedBody { body, progress })))
+        let answered = this.answered.take();
+        Poll::Ready(Ok(response.map(|body| TrackedBody { body, answered })))
     }
 }
 
@@ -244,10 +268,10 @@ impl Drop for Answered {
 }
 
 pin_project! {
-    struct TrackedBody<B> {
+    pub(super) struct TrackedBody<B> {
         #[pin]
         body: B,
-        progress: Option<Answered>,
+        answered: Option<Answered>,
     }
 }
 

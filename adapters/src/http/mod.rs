@@ -11,6 +11,10 @@ mod connections;
 mod exchange;
 #[cfg(feature = "hyper")]
 mod io;
+#[cfg(feature = "http2")]
+mod multiplex;
+#[cfg(feature = "hyper")]
+mod protocol;
 mod read;
 #[cfg(feature = "hyper")]
 mod serve;

@@ -1,7 +1,7 @@
-//! Serving on a listener of our own: HTTP/1.1 by hyper, under any runtime.
+//! Serving on a listener of our own: HTTP/1.1 and HTTP/2 by hyper, under any runtime.
 //!
 //! Owns the accept loop, the options and deadlines of sockets, and the end of it all. Does not own what is answered. Each
-//! connection is one task, in which its requests are answered; nothing is spawned per request.
+//! connection is one task, in which its requests are answered; nothing is spawned per request, but for the streams of HTTP/2.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -15,32 +15,48 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper::service::Service;
 use sessile_core::Timestamp;
 
 use super::connection::{Limits, drive};
 use super::connections::{Connections, Phase};
+use super::protocol::{MIN_HEAD, Protocol};
 use crate::runtime::{Net, Socket};
 
 /// How connections are served. Every time may be zero, which turns it off.
+///
+/// With the feature `http2`, clients that begin with the preface of HTTP/2 (prior knowledge) are served by it on the same socket; what a
+/// limit means for them is said where it is not the same.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
     /// How long a client may take to send a complete request head, counted from accept for the first and from its first
-    /// byte for each later one. Coarse: it may take half as long again. Default: 30 s.
+    /// byte for each later one. Coarse: it may take half as long again. In HTTP/2 only the first head has it, preface
+    /// included; a later one that does not get complete is no request, so that [`idle_timeout`](Self::idle_timeout) runs
+    /// unless others are being answered. Default: 30 s.
     pub head_timeout: Duration,
-    /// How long a connection may be open between two requests; as coarse as the other. Default: 75 s.
+    /// How long a connection may be open between two requests; as coarse as the other. In HTTP/2: without a stream that is
+    /// being answered, whatever else the peer sends. Default: 75 s.
     pub idle_timeout: Duration,
     /// How often silent streams carry a comment. A peer that has not acknowledged what was sent for twice this time
-    /// is given up (`TCP_USER_TIMEOUT`; TCP keep-alive where there is none). Default: 15 s.
+    /// is given up (`TCP_USER_TIMEOUT`; TCP keep-alive where there is none). An HTTP/2 connection that was silent for
+    /// this time is sent a PING, and given up if the answer takes as long again. Default: 15 s.
     pub keep_alive: Duration,
     /// Connections open at once; beyond it new ones wait in the listener's backlog. Default: 65,536.
     pub max_connections: usize,
-    /// The size of a request's head in bytes; far beyond it the answer is 431. At least 8,192. Default: 64 KiB.
+    /// The size of a request's head in bytes; far beyond it the answer is 431. At least 8,192. In HTTP/2, where every field
+    /// counts 32 bytes more, the answer is 431 as soon as it is beyond. Default: 64 KiB.
     pub max_head: usize,
     /// How long a pending write may make no progress before its connection is cut. A response as a whole may take any
-    /// time. Default: 30 s.
+    /// time. In HTTP/2 the same holds for a stream that has something to send and whose window stays shut: that stream
+    /// is reset, and the others go on; progress counts there from 16 KiB on. Default: 30 s.
     pub write_timeout: Duration,
+    /// Whether HTTP/2 is spoken with clients that begin with it. Default: true.
+    #[cfg(feature = "http2")]
+    pub http2: bool,
+    /// HTTP/2: streams open at once on one connection, each of them a request; clients are told, and more are refused. At
+    /// least 1. A client that floods the server with streams only to reset them loses its connection. Default: 256.
+    #[cfg(feature = "http2")]
+    pub max_streams: u32,
 }
 
 impl Default for ServeConfig {
@@ -52,20 +68,25 @@ impl Default for ServeConfig {
             max_connections: 65_536,
             max_head: MIN_HEAD * 8,
             write_timeout: Duration::from_secs(30),
+            #[cfg(feature = "http2")]
+            http2: true,
+            #[cfg(feature = "http2")]
+            max_streams: 256,
         }
     }
 }
 
-/// hyper's smallest read buffer.
-const MIN_HEAD: usize = 8 << 10;
-
 /// Serves `service` on `listener` until `shutdown` completes and every connection has then finished what it had begun.
 ///
-/// When `shutdown` completes the listener is closed, idle connections are closed, and the others when they have sent the
-/// response they are at. How long that may take is the caller's to bound: dropping the future ends all connections at once.
-/// A connection whose client closes its sending half counts as gone.
+/// `listener` is a bound TCP or Unix socket of the standard library.
 ///
-/// The service is cloned for every connection. Its futures and bodies live in the connection's task.
+/// When `shutdown` completes the listener is closed, idle connections are closed, and the others when they have sent the
+/// response they are at; HTTP/2 clients are told by GOAWAY, and all streams that they have opened finish. How long that may
+/// take is the caller's to bound: dropping the future ends all connections at once. A connection whose client closes its
+/// sending half counts as gone.
+///
+/// The service is cloned for every connection. Its futures and bodies live in the connection's task; in HTTP/2, in one task
+/// for each stream.
 ///
 /// # Errors
 ///
@@ -127,8 +148,8 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let http = http(config);
-    let limits = Limits { head: config.head_timeout, idle: config.idle_timeout, write: config.write_timeout };
+    let protocol = Protocol::new(config);
+    let limits = Limits::new(config);
     let user_timeout = (!config.keep_alive.is_zero()).then(|| config.keep_alive.saturating_mul(2));
     let limit = config.max_connections.max(1);
     let mut trouble = Trouble::default();
@@ -154,7 +175,7 @@ where
             tracing::debug!(%error, "socket options");
         }
         let place = connections.open();
-        runtime.spawn(drive(runtime.clone(), stream, service.clone(), http.clone(), limits, place));
+        runtime.spawn(drive(runtime.clone(), stream, service.clone(), protocol, limits, place));
     }
 }
 
@@ -173,14 +194,6 @@ async fn pass_on() {
         Poll::Pending
     })
     .await;
-}
-
-fn http(config: &ServeConfig) -> http1::Builder {
-    let mut http = http1::Builder::new();
-    // Our own watch does what the timeout for heads would do, without a timer per request. The number of header
-    // lines stays at hyper's 100: another number would cost an allocation per request.
-    http.header_read_timeout(None).half_close(false).writev(true).max_buf_size(config.max_head.max(MIN_HEAD));
-    http
 }
 
 /// What `accept` reports, and how it is borne.
@@ -225,6 +238,9 @@ impl Trouble {
     }
 }
 
+#[cfg(test)]
+#[cfg(all(feature = "http2", feature = "tokio"))]
+mod http2_tests;
 #[cfg(test)]
 #[cfg(feature = "tokio")]
 mod tests;

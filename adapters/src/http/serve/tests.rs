@@ -96,7 +96,7 @@ impl hyper::rt::Write for CountingStream {
     }
 }
 
-struct InMemory(tokio::io::DuplexStream);
+pub(super) struct InMemory(pub(super) tokio::io::DuplexStream);
 
 impl hyper::rt::Read for InMemory {
     fn poll_read(
@@ -105,7 +105,8 @@ impl hyper::rt::Read for InMemory {
         mut cursor: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let mut bytes = [0; 256];
-        let mut buffer = ReadBuf::new(&mut bytes);
+        let room = cursor.remaining().min(bytes.len());
+        let mut buffer = ReadBuf::new(&mut bytes[..room]);
         std::task::ready!(Pin::new(&mut self.0).poll_read(cx, &mut buffer))?;
         cursor.put_slice(buffer.filled());
         Poll::Ready(Ok(()))
@@ -127,7 +128,7 @@ impl hyper::rt::Write for InMemory {
 }
 
 /// A body of one piece, or of pieces that come in their time.
-enum TestBody {
+pub(super) enum TestBody {
     Full(Option<Bytes>),
     Pieces(mpsc::Receiver<Bytes>),
 }
@@ -155,9 +156,9 @@ impl Body for TestBody {
     }
 }
 
-const BIG: usize = 24 << 20;
+pub(super) const BIG: usize = 24 << 20;
 
-async fn answer(path: &str, dropped: mpsc::UnboundedSender<()>) -> TestBody {
+pub(super) async fn answer(path: &str, dropped: mpsc::UnboundedSender<()>) -> TestBody {
     match path {
         "/big" => TestBody::Full(Some(Bytes::from(vec![b'x'; BIG]))),
         "/flood" => {
@@ -193,15 +194,15 @@ async fn answer(path: &str, dropped: mpsc::UnboundedSender<()>) -> TestBody {
     }
 }
 
-struct Server {
+pub(super) struct Server {
     address: SocketAddr,
     writes: Arc<AtomicUsize>,
-    dropped: mpsc::UnboundedReceiver<()>,
-    stop: oneshot::Sender<()>,
-    done: JoinHandle<io::Result<()>>,
+    pub(super) dropped: mpsc::UnboundedReceiver<()>,
+    pub(super) stop: oneshot::Sender<()>,
+    pub(super) done: JoinHandle<io::Result<()>>,
 }
 
-fn server(config: ServeConfig) -> Server {
+pub(super) fn server(config: ServeConfig) -> Server {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
@@ -219,17 +220,17 @@ fn server(config: ServeConfig) -> Server {
 }
 
 impl Server {
-    async fn connect(&self) -> TcpStream {
+    pub(super) async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
 }
 
-async fn send(stream: &mut TcpStream, path: &str) {
+pub(super) async fn send(stream: &mut TcpStream, path: &str) {
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
 }
 
 /// Reads until `end` has come, in at most an hour.
-async fn read_until(stream: &mut TcpStream, end: &str) -> String {
+pub(super) async fn read_until(stream: &mut TcpStream, end: &str) -> String {
     let mut text = Vec::new();
     let read = async {
         while !text.ends_with(end.as_bytes()) {
@@ -243,7 +244,7 @@ async fn read_until(stream: &mut TcpStream, end: &str) -> String {
 }
 
 /// How long it takes until the server closes; what comes before is counted.
-async fn closed_after(stream: &mut TcpStream) -> (Duration, usize) {
+pub(super) async fn closed_after(stream: &mut TcpStream) -> (Duration, usize) {
     let start = Instant::now();
     let mut buffer = vec![0; 65_536];
     let mut bytes = 0;
@@ -261,7 +262,7 @@ async fn closed_after(stream: &mut TcpStream) -> (Duration, usize) {
     (start.elapsed(), bytes)
 }
 
-fn secs(secs: u64) -> Duration {
+pub(super) fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
@@ -303,12 +304,12 @@ async fn a_reader_that_does_not_read_is_cut() {
 async fn a_slow_reader_is_not_cut() {
     let (mut client, stream) = tokio::io::duplex(1_024);
     let config = ServeConfig::default();
-    let limits = Limits { head: config.head_timeout, idle: config.idle_timeout, write: config.write_timeout };
+    let limits = Limits::new(&config);
     let service = service_fn(|_: Request<Incoming>| async {
         Ok(Response::new(TestBody::Full(Some(Bytes::from_static(&[b'x'; 16_384])))))
     });
     let place = Arc::new(Connections::default()).open();
-    tokio::spawn(drive(Tokio::current(), InMemory(stream), service, http(&config), limits, place));
+    tokio::spawn(drive(Tokio::current(), InMemory(stream), service, Protocol::new(&config), limits, place));
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     let mut part = [0; 1_024];
     for _ in 0..16 {
