@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -125,6 +126,32 @@ fn a_port_in_use_is_one_line_and_1() {
     let (code, stdout, stderr) = output(&["--listen", &address]);
     assert_eq!((code, stdout.as_str()), (Some(1), ""));
     assert_eq!(stderr, format!("sessile: can't listen on {address}: the port is in use\n"));
+}
+
+#[test]
+fn it_listens_on_a_unix_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let listen = format!("unix:{}", path.display());
+    let mut running = Running(sessile().args(["--listen", &listen]).spawn().unwrap(), String::new());
+    let mut line = String::new();
+    BufReader::new(running.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, format!("sessile listening on http://localhost/mcp over {listen}\n"));
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let length = INITIALIZE.len();
+    let head =
+        format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}");
+    stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n{INITIALIZE}").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+
+    let (code, _, stderr) = output(&["--listen", &listen]);
+    assert_eq!((code, stderr), (Some(1), format!("sessile: can't listen on {listen}: somebody else does\n")));
+    running.signal(Signal::TERM);
+    assert_eq!(running.exit(Duration::from_secs(20)), Some(0));
+    assert!(!path.exists());
 }
 
 #[test]

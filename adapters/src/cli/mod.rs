@@ -9,6 +9,7 @@
 
 mod descriptors;
 mod init;
+mod listen;
 mod log;
 mod options;
 mod run;
@@ -17,7 +18,6 @@ mod units;
 mod warden;
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,9 +26,10 @@ use std::time::Duration;
 use sessile_core::Config;
 
 use self::descriptors::Descriptors;
+use self::listen::{Bound, Listen};
 use self::log::Log;
 use self::options::{Refusal, Settings};
-use self::run::{End, bind, until_signal};
+use self::run::{End, until_signal};
 use self::warden::Warden;
 use crate::app::stdio::{Stdio, StdioConfig};
 use crate::app::{Backend, Demo};
@@ -171,25 +172,27 @@ async fn run_manager<B: Backend>(
     ready: impl FnOnce(&str),
     last: impl Future<Output = ()>,
 ) -> Result<End, String> {
-    let cannot = |error: &io::Error| cannot_listen(settings.listen, error);
-    let listener = bind(settings.listen).map_err(|error| cannot(&error))?;
-    let address = listener.local_addr().map_err(|error| cannot(&error))?;
+    // The file of a socket lasts as long as this.
+    let Bound { socket, at, file: _file } = settings.listen.bind(settings.socket_mode)?;
     // Before anybody can know that we are there.
     let mut signals = Signals::listen().map_err(|error| format!("can't listen to signals: {error}"))?;
     manager.start().map_err(|error| error.to_string())?;
     let mut service = manager.service().map_err(|error| error.to_string())?.path(&settings.path);
     if let Some(tokens) = tokens {
         service = service.authenticate(tokens);
-    } else if !address.ip().is_loopback() {
-        tracing::warn!("listening on {address} without authentication: whoever reaches it can open sessions");
+    } else if !at.is_loopback() {
+        tracing::warn!("listening on {at} without authentication: whoever reaches it can open sessions");
     }
-    let url = format!("http://{address}{}", settings.path);
+    let url = match &at {
+        Listen::Tcp(address) => format!("http://{address}{}", settings.path),
+        Listen::Unix(_) => format!("http://localhost{} over {at}", settings.path),
+    };
     say(io::stdout(), &format!("sessile listening on {url}"));
     ready(&url);
     let drain = settings.drain_timeout;
     until_signal(
         runtime,
-        listener,
+        socket,
         service,
         settings.serve,
         async || signals.next().await,
@@ -209,11 +212,4 @@ fn how_to_connect(url: &str) -> String {
         "This is the demo server. Point an MCP client at {url} (Streamable HTTP), or serve your own stdio server:\n\
          \n    sessile -- COMMAND [ARG]...\n"
     )
-}
-
-fn cannot_listen(address: SocketAddr, error: &io::Error) -> String {
-    if error.kind() == io::ErrorKind::AddrInUse {
-        return format!("can't listen on {address}: the port is in use");
-    }
-    format!("can't listen on {address}: {error}")
 }

@@ -14,6 +14,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum};
 use sessile_core::config::{ResponseMode, WhenFull};
 use sessile_core::{Config, ConfigError, Eras, Gate};
 
+use super::listen::Listen;
 use super::units;
 use crate::app::stdio::StdioConfig;
 use crate::http::ServeConfig;
@@ -27,11 +28,13 @@ pub(super) struct Settings {
     pub(super) config: Config,
     pub(super) drain_timeout: Duration,
     pub(super) eras: Eras,
-    pub(super) listen: SocketAddr,
+    pub(super) listen: Listen,
     pub(super) log_format: LogFormat,
     pub(super) log_level: LogLevel,
     pub(super) path: String,
     pub(super) serve: ServeConfig,
+    /// The permissions of a Unix socket's file.
+    pub(super) socket_mode: u32,
 }
 
 /// Why there are no settings.
@@ -153,16 +156,25 @@ fn refusal(error: &clap::Error, variable: Option<&str>) -> Refusal {
 /// Checks the options against each other. `name` tells how an option was given, if it was.
 fn settings(options: Options, name: impl Fn(&str) -> Option<String>) -> Result<Settings, String> {
     let mut config = Config::default();
-    let loopback = options.listen.ip().is_loopback();
-    config.gate.loopback_hosts = loopback || options.listen.ip().is_unspecified();
-    config.gate.loopback_origins = loopback;
+    config.gate.loopback_hosts = options.listen.is_loopback();
+    config.gate.loopback_origins = options.listen.is_loopback();
     config.gate.allowed_hosts = options.allowed_host;
-    if !config.gate.loopback_hosts {
-        // Whoever reaches a given address may call it by that address.
-        config.gate.allowed_hosts.push(match options.listen {
-            SocketAddr::V4(v4) => format!("{}:*", v4.ip()),
-            SocketAddr::V6(v6) => format!("[{}]:*", v6.ip()),
-        });
+    match &options.listen {
+        Listen::Unix(_) => {}
+        Listen::Tcp(address) => {
+            if let Some(name) = name("socket_mode") {
+                return Err(format!("{name} applies to a socket, and --listen has none: --listen unix:PATH"));
+            }
+            if address.ip().is_unspecified() {
+                config.gate.loopback_hosts = true;
+            } else if !address.ip().is_loopback() {
+                // Whoever reaches a given address may call it by that address.
+                config.gate.allowed_hosts.push(match address {
+                    SocketAddr::V4(v4) => format!("{}:*", v4.ip()),
+                    SocketAddr::V6(v6) => format!("[{}]:*", v6.ip()),
+                });
+            }
+        }
     }
     config.gate.allowed_origins = options.allowed_origin;
     config.gate.cors_origins = options.cors_origin;
@@ -245,6 +257,7 @@ fn settings(options: Options, name: impl Fn(&str) -> Option<String>) -> Result<S
         log_level: options.log_level,
         path: options.path,
         serve: ServeConfig { keep_alive: options.keep_alive, ..ServeConfig::default() },
+        socket_mode: options.socket_mode,
     })
 }
 
@@ -252,9 +265,12 @@ fn settings(options: Options, name: impl Fn(&str) -> Option<String>) -> Result<S
 #[derive(Debug, Parser)]
 #[command(name = "sessile", version, override_usage = "sessile [OPTIONS] [-- COMMAND [ARG]...]", after_help = AFTER_HELP)]
 struct Options {
-    /// Address and port to listen on; port 0 takes a free one
+    /// Address and port to listen on, port 0 takes a free one; or unix: and the path of a socket
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_parser = listen)]
-    listen: SocketAddr,
+    listen: Listen,
+    /// Permissions of that socket, in octal digits
+    #[arg(long, value_name = "MODE", default_value = "0600", value_parser = mode)]
+    socket_mode: u32,
     /// Path of the MCP endpoint
     #[arg(long, default_value = "/mcp", value_parser = path)]
     path: String,
@@ -403,8 +419,21 @@ pub(super) enum LogLevel {
     Trace,
 }
 
-fn listen(text: &str) -> Result<SocketAddr, &'static str> {
-    text.parse().map_err(|_| "expected ADDR:PORT such as 127.0.0.1:8080 or [::1]:8080")
+fn listen(text: &str) -> Result<Listen, &'static str> {
+    match text.strip_prefix("unix:") {
+        Some("") => Err("expected unix:PATH such as unix:/run/sessile.sock"),
+        Some(path) => Ok(Listen::Unix(path.into())),
+        None => text
+            .parse()
+            .map(Listen::Tcp)
+            .map_err(|_| "expected ADDR:PORT such as 127.0.0.1:8080 or [::1]:8080, or unix:PATH"),
+    }
+}
+
+fn mode(text: &str) -> Result<u32, &'static str> {
+    let octal = text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| octal && *mode <= 0o777);
+    mode.ok_or("expected permissions in octal digits such as 0600 or 0660")
 }
 
 fn eras(text: &str) -> Result<Eras, &'static str> {

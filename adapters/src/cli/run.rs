@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +14,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 
 use crate::http::{ServeConfig, serve};
-use crate::runtime::{Net, timeout_at};
+use crate::runtime::{Net, Socket, timeout_at};
 
 /// How long the last bytes may take to leave once all work is done.
 const LAST_BYTES: Duration = Duration::from_millis(500);
@@ -29,29 +28,12 @@ pub(super) enum End {
     Stopped,
 }
 
-/// Binds a socket that a restarted program can bind again at once.
-pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
-    #[cfg(unix)]
-    socket.set_reuse_address(true)?;
-    if address.ip() == std::net::Ipv6Addr::UNSPECIFIED {
-        // `[::]` means every address; that systems differ here helps nobody. Some have IPv6 alone, or forbid it.
-        let _ = socket.set_only_v6(false);
-    }
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
-}
-
-/// Connections that wait to be accepted; the system lowers it to its own limit.
-const BACKLOG: i32 = 4_096;
-
 /// Serves until a signal comes; then `shutdown` runs while connections still work, then they are closed.
 ///
 /// `signal` waits for the next signal each time that it is called.
 pub(super) async fn until_signal<R, S, B>(
     runtime: R,
-    listener: TcpListener,
+    listener: Socket,
     service: S,
     config: ServeConfig,
     mut signal: impl AsyncFnMut() -> &'static str,

@@ -45,8 +45,9 @@ fn a_command_is_taken_as_it_is() {
 type Shown = fn(&Settings) -> String;
 
 /// Option, a value, what it becomes.
-const OPTIONS: [(&str, &str, Shown, &str); 36] = [
+const OPTIONS: [(&str, &str, Shown, &str); 37] = [
     ("--listen", "[::1]:0", |s| s.listen.to_string(), "[::1]:0"),
+    ("--listen", "unix:/a b/c", |s| s.listen.to_string(), "unix:/a b/c"),
     ("--path", "/a/b/", |s| s.path.clone(), "/a/b"),
     ("--idle-timeout", "5m", |s| format!("{:?}", s.config.table.idle_timeout), "Some(300s)"),
     ("--eras", "modern", |s| format!("{:?}", s.eras), "Eras { legacy: false, modern: true }"),
@@ -94,8 +95,8 @@ fn each_option_and_its_variable() {
         let settings = parse_with(&["--", "server"], &[(&name, value)]).unwrap();
         assert_eq!(show(&settings), expected, "{name}={value}");
     }
-    // None was forgotten; `--stateless` is a switch and has a test of its own.
-    let elsewhere = ["help", "stateless", "version"];
+    // None was forgotten; these have tests of their own.
+    let elsewhere = ["help", "socket-mode", "stateless", "version"];
     for argument in command().get_arguments() {
         let Some(long) = argument.get_long().filter(|long| !elsewhere.contains(long)) else { continue };
         assert!(OPTIONS.iter().any(|(option, ..)| option[2..] == *long), "--{long}");
@@ -136,11 +137,31 @@ fn hosts_and_origins_follow_the_address() {
         ("[::]:1", "", true, false),
         ("192.0.2.1:1", "192.0.2.1:*", false, false),
         ("[2001:db8::1]:1", "[2001:db8::1]:*", false, false),
+        ("unix:/run/sessile.sock", "", true, true),
     ] {
         let gate = good(&["--listen", listen]).config.gate;
         assert_eq!(gate.allowed_hosts.join(" "), hosts, "{listen}");
         assert_eq!((gate.loopback_hosts, gate.loopback_origins), (loopback_hosts, loopback_origins), "{listen}");
     }
+}
+
+#[test]
+fn a_socket_has_a_mode() {
+    assert_eq!(good(&["--listen", "unix:a"]).socket_mode, 0o600);
+    for (arguments, environment) in [
+        (&["--listen", "unix:a", "--socket-mode", "660"][..], &[][..]),
+        (&["--listen", "unix:a"], &[("SESSILE_SOCKET_MODE", "0660")]),
+    ] {
+        assert_eq!(parse_with(arguments, environment).unwrap().socket_mode, 0o660);
+    }
+    for mode in ["", "+60", "0800", "1000", "rw", "77777777777"] {
+        let wrong = parse_with(&["--listen", "unix:a", &format!("--socket-mode={mode}")], &[]).unwrap_err();
+        let expected = "expected permissions in octal digits such as 0600 or 0660";
+        assert_eq!(wrong, Refusal::Wrong(format!("--socket-mode {mode:?}: {expected}")));
+    }
+    let wrong = parse_with(&["--socket-mode", "0600"], &[]).unwrap_err();
+    let expected = "--socket-mode applies to a socket, and --listen has none: --listen unix:PATH";
+    assert_eq!(wrong, Refusal::Wrong(expected.into()));
 }
 
 #[test]
@@ -164,7 +185,12 @@ fn what_is_wrong_is_said_in_one_line() {
         (&["--max-body", "0"], &[], "--max-body \"0\": must be greater than zero"),
         (&["--max-body", "4M"], &[], "--max-body \"4M\": expected a size such as 65536, 512KiB or 4MiB"),
         (&["--max-in-flight", "x"], &[], "--max-in-flight \"x\": expected a number"),
-        (&["--listen", "8080"], &[], "--listen \"8080\": expected ADDR:PORT such as 127.0.0.1:8080 or [::1]:8080"),
+        (
+            &["--listen", "8080"],
+            &[],
+            "--listen \"8080\": expected ADDR:PORT such as 127.0.0.1:8080 or [::1]:8080, or unix:PATH",
+        ),
+        (&["--listen", "unix:"], &[], "--listen \"unix:\": expected unix:PATH such as unix:/run/sessile.sock"),
         (&["--path", "mcp"], &[], "--path \"mcp\": expected a path such as /mcp"),
         (&["--path", "/a?b"], &[], "--path \"/a?b\": expected a path such as /mcp"),
         (&["--path", "/a#b"], &[], "--path \"/a#b\": expected a path such as /mcp"),
