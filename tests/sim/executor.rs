@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -104,13 +104,23 @@ impl Sim {
         self.timer_at(self.now().saturating_add(time)).await;
     }
 
+    /// Ends the run where it is: what is left of tasks and timers is dropped, and nothing is started any more.
+    pub fn abandon(&self) {
+        let mut state = self.lock();
+        state.ended = true;
+        let (tasks, timers) = (std::mem::take(&mut state.tasks), std::mem::take(&mut state.timers));
+        drop(state);
+        drop((tasks, timers));
+    }
+
     /// Writes down that bytes moved.
     pub(super) fn note(&self, step: Step) {
         self.lock().trace.push(step);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.0.lock().expect("nothing panics while it is held")
+        // A run that failed may have failed here, and is still to be put away.
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn drive<F: Future>(&self, main: F) -> F::Output {
@@ -297,11 +307,7 @@ struct EndOnDrop<'a>(&'a Sim);
 
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
-        let Ok(mut state) = self.0.0.0.lock() else { return };
-        state.ended = true;
-        let (tasks, timers) = (std::mem::take(&mut state.tasks), std::mem::take(&mut state.timers));
-        drop(state);
-        drop((tasks, timers));
+        self.0.abandon();
     }
 }
 

@@ -64,7 +64,8 @@ impl Pipe {
     /// Takes at most `most` bytes that have arrived.
     pub(super) fn read(&self, cx: &Context<'_>, now: Timestamp, most: usize) -> io::Result<Found> {
         let mut state = self.lock();
-        if state.reset {
+        // What has arrived before can be read.
+        if state.reset && state.segments.front().is_none_or(|(at, _)| *at > now) {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
         state.reader = Some(cx.waker().clone());

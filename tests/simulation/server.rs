@@ -78,7 +78,8 @@ async fn play<B: Backend>(mut site: Site, manager: Manager<Memory<Sim>, B>, mut 
             site.sim.sleep(Duration::from_secs(rng.u64(..200))).await;
         }
     }
-    let (drain, stop) = (Duration::from_secs(rng.u64(..10)), Duration::from_secs(5));
+    // No app of ours is deaf for longer than for 8 s.
+    let (drain, stop) = (Duration::from_secs(rng.u64(..10)), Duration::from_secs(9));
     manager.shutdown(drain, stop).await.expect("it was running");
     closing.put(());
     // Whoever reads slowly is read to by then, or cut.
