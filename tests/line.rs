@@ -65,6 +65,12 @@ impl Line {
         Ok(Self { sender, driver: Box::pin(async move { connection.await.map_err(lost) }) })
     }
 
+    /// Waits until the connection is over.
+    pub async fn closed(self) {
+        // However it ends.
+        let _ = self.driver.await;
+    }
+
     /// Sends a request.
     #[must_use]
     pub fn send(mut self, request: Request<Sending>) -> Exchange {

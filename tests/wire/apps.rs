@@ -2,15 +2,39 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use sessile::app::{App, AppError, AppLink, Context, Handler, Reply, Sender, SessionInfo};
 use sessile_core::{Eras, Message, RequestId};
 use sessile_tests::pure::script::{self, NOTE_METHOD, Say};
 
-/// Follows the script, as a [`Handler`] and as an [`App`].
+/// Follows the script, as a [`Handler`] and as an [`App`], whose tasks and pauses are those of `C`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Scripted(Arc<Seen>);
+pub(crate) struct ScriptedOn<C>(Arc<Seen>, C);
+
+/// The same on tokio.
+pub(crate) type Scripted = ScriptedOn<OnTokio>;
+
+/// What an app needs of a runtime.
+pub(crate) trait Clockwork: Clone + Send + Sync + 'static {
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static);
+    fn sleep(&self, time: Duration) -> impl Future<Output = ()> + Send;
+}
+
+/// The runtime of tokio that it is called in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OnTokio;
+
+impl Clockwork for OnTokio {
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        tokio::spawn(task);
+    }
+
+    fn sleep(&self, time: Duration) -> impl Future<Output = ()> + Send {
+        tokio::time::sleep(time)
+    }
+}
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -25,9 +49,14 @@ struct Seen {
 impl Scripted {
     /// One that speaks these eras. Others speak the legacy one.
     pub(crate) fn of(eras: Eras) -> Self {
-        let scripted = Self::default();
-        scripted.0.eras.get_or_init(|| eras);
-        scripted
+        Self::on(OnTokio, eras)
+    }
+}
+
+impl<C> ScriptedOn<C> {
+    /// One that speaks these eras.
+    pub(crate) fn on(clockwork: C, eras: Eras) -> Self {
+        Self(Arc::new(Seen { eras: eras.into(), ..Seen::default() }), clockwork)
     }
 
     fn spoken(&self) -> Eras {
@@ -79,7 +108,7 @@ pub(crate) fn exited() -> AppError {
     AppError::Exited("as the script says".to_owned())
 }
 
-impl Handler for Scripted {
+impl<C: Clockwork> Handler for ScriptedOn<C> {
     type State = ();
 
     fn eras(&self) -> Eras {
@@ -122,7 +151,7 @@ impl Handler for Scripted {
     }
 }
 
-impl App for Scripted {
+impl<C: Clockwork> App for ScriptedOn<C> {
     async fn eras(&self) -> Eras {
         self.spoken()
     }
@@ -142,7 +171,8 @@ impl App for Scripted {
             if says.contains(&Say::Crash) {
                 return Err(exited());
             }
-            tokio::spawn(speak(sender.clone(), request.id.clone(), says));
+            let clockwork = self.1.clone();
+            self.1.spawn(speak(clockwork, sender.clone(), request.id.clone(), says));
         }
     }
 }
@@ -155,7 +185,7 @@ impl Drop for Stopped {
     }
 }
 
-async fn speak(sender: Sender, id: RequestId, says: Vec<Say>) {
+async fn speak(clockwork: impl Clockwork, sender: Sender, id: RequestId, says: Vec<Say>) {
     for say in says {
         let text = match say {
             Say::Crash => return,
@@ -170,7 +200,7 @@ async fn speak(sender: Sender, id: RequestId, says: Vec<Say>) {
                 continue;
             }
             Say::Wait(time) => {
-                tokio::time::sleep(time).await;
+                clockwork.sleep(time).await;
                 continue;
             }
         };
