@@ -3,6 +3,8 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod http;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -52,21 +54,7 @@ impl Running {
 
     /// The same, with these lines in the head.
     fn post_with(&self, lines: &str, message: &str) -> String {
-        self.ask(&format!(
-            "POST /mcp HTTP/1.1\r\nHost: {}\r\nAccept: application/json, text/event-stream\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n{lines}\r\n{message}",
-            self.1,
-            message.len(),
-        ))
-    }
-
-    fn ask(&self, request: &str) -> String {
-        let mut stream = TcpStream::connect(&self.1).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        String::from_utf8(answer).unwrap()
+        http::post(&self.1, lines, message)
     }
 
     fn initialize(&self) -> String {
