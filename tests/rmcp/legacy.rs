@@ -3,17 +3,19 @@
 #![allow(deprecated, reason = "roots are deprecated since 2026-07-28; the older versions have them")]
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use http::{HeaderName, StatusCode};
 use rmcp::ServiceError;
 use serde_json::{Value, json};
-use sessile::Principal;
 use sessile::app::{RmcpApp, Tasks};
 use sessile::core::Config;
 use sessile::runtime::tokio::Tokio;
+use sessile::{Builder, Principal};
 use sessile_tests::client::{self, Answer};
+use tokio::time::Instant;
 
-use crate::handler::{Events, Handler, Service, serve, serve_with};
+use crate::handler::{Events, Handler, Service, serve, serve_with, start};
 
 pub(crate) type Client = client::Client<Tokio, Tasks<RmcpApp<Handler>>>;
 
@@ -170,9 +172,11 @@ async fn the_end_of_a_session_cancels_what_runs_and_silences_its_peer() {
     let client = open(&service).await;
     text(&client, "keep").await;
     let (id, answer) = begin(&client, &mut events, "wait").await;
+    let ended = Instant::now();
     assert_eq!(client.delete().await.status, StatusCode::NO_CONTENT);
     assert!(answer.response(id).await["error"].is_object());
     assert_eq!(next(&mut events).await, "cancelled");
+    assert_eq!(ended.elapsed(), Duration::ZERO, "rmcp would give it five seconds");
     let peer = stage.peer.lock().unwrap().take().expect("kept");
     let error = peer.notify_tool_list_changed().await.expect_err("the session is over");
     assert!(matches!(error, ServiceError::TransportClosed | ServiceError::TransportSend(_)), "{error}");
@@ -234,6 +238,16 @@ async fn a_handler_that_has_not_begun_ends_with_its_session() {
     }
     drop(answer);
     assert_eq!(next(&mut events).await, "dropped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_cannot_be_made_is_500() {
+    let app = RmcpApp::<Handler>::new(|_| Err(std::io::Error::other("no database")));
+    let manager = Builder::new(Tokio::current()).app(app).build().expect("good settings");
+    let answer = Client::new(start(&manager)).post(&initialize("1")).await;
+    assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(!answer.text().await.contains("database"), "what went wrong here is not the client's to know");
+    assert_eq!(manager.sessions(), 0);
 }
 
 fn initialize(version: &str) -> Value {

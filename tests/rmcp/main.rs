@@ -5,4 +5,5 @@
 mod handler;
 mod legacy;
 mod modern;
+mod mounted;
 mod runtimes;

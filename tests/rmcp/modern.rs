@@ -1,15 +1,24 @@
 //! The era without sessions.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use http::{HeaderName, StatusCode};
+use rmcp::ServerHandler;
+use rmcp::model::ProtocolVersion;
 use serde_json::json;
-use sessile::Principal;
+use sessile::app::RmcpApp;
+use sessile::core::Eras;
+use sessile::runtime::tokio::Tokio;
+use sessile::{Builder, Principal};
+use sessile_tests::client::Client;
+use tokio::time::Instant;
 
 use crate::handler::{Service, serve};
-use crate::legacy::{Client, call, next, text, text_of};
+use crate::legacy::{self, call, next, text, text_of};
 
-fn client(service: &Service) -> Client {
+fn client(service: &Service) -> legacy::Client {
     Client::modern(service.clone(), json!({ "roots": {} }))
 }
 
@@ -57,8 +66,10 @@ async fn a_client_that_goes_cancels_its_call() {
         _ = &mut answer => panic!("nobody has released it"),
         event = next(&mut events) => assert_eq!(event, "waits"),
     }
+    let gone = Instant::now();
     drop(answer);
     assert_eq!(next(&mut events).await, "cancelled");
+    assert_eq!(gone.elapsed(), Duration::ZERO, "rmcp would give it five seconds");
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,4 +111,29 @@ async fn a_handler_finds_the_head_of_its_request_and_who_asks() {
 async fn a_panic_is_an_internal_error() {
     let (service, ..) = serve();
     assert_eq!(client(&service).request("tools/call", call("panic")).await["error"]["code"], -32603);
+}
+
+/// What a handler leaves out is refused by rmcp, and an era that the app leaves out by the gate.
+#[tokio::test(start_paused = true)]
+async fn the_eras_are_those_of_the_app_and_the_versions_those_of_the_handler() {
+    #[derive(Debug)]
+    struct Old;
+    impl ServerHandler for Old {
+        fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+            Cow::Borrowed(&[ProtocolVersion::V_2025_06_18])
+        }
+    }
+    for (eras, supported) in
+        [(Eras::BOTH, json!(["2025-06-18"])), (Eras::LEGACY, json!(["2025-11-25", "2025-06-18", "2025-03-26"]))]
+    {
+        let app = RmcpApp::new(|_| Ok(Old)).eras(eras);
+        let manager = Builder::new(Tokio::current()).app(app).build().expect("good settings");
+        manager.start().expect("started once");
+        let service = manager.service().expect("running");
+        let (id, answer) = Client::modern(service.clone(), json!({})).begin("tools/list", json!({})).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{eras:?}");
+        assert_eq!(answer.response(id).await["error"]["data"]["supported"], supported, "{eras:?}");
+        let answer = Client::new(service).initialize("2025-11-25", json!({})).await;
+        assert_eq!(answer["result"]["protocolVersion"], "2025-06-18", "{eras:?}");
+    }
 }
