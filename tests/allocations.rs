@@ -2,13 +2,19 @@
 
 use std::hint::black_box;
 
-use allocation_counter::measure;
+use allocation_counter::{AllocationInfo, measure};
+use bytes::{Bytes, BytesMut};
+use http::request::Parts;
 use serde_json::json;
 use sessile::Builder;
 use sessile::app::Demo;
 use sessile::runtime::tokio::Tokio;
-use sessile_core::config::TableConfig;
-use sessile_core::{ProtocolVersion, RequestAction, RequestHead, SessionId, SessionKey, SessionTable, Timestamp};
+use sessile_core::config::{ResponseMode, TableConfig};
+use sessile_core::session::{Delivery, Effect, Head, MessageAction, ReaderOutput, Session};
+use sessile_core::{
+    BodyAction, Config, Eras, Gate, HeadAction, ProtocolVersion, RequestAction, RequestHead, SessionId, SessionKey,
+    SessionTable, Timestamp,
+};
 use sessile_tests::client::Client;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -120,4 +126,120 @@ fn a_call_allocates_nothing_for_a_span_that_nobody_wants() {
     let wanted = tracing::subscriber::with_default(Wants(true), || allocated(64));
     assert_eq!(unwanted, without);
     assert!(wanted > without, "the measure sees them: {wanted} and {without} allocations of 64 calls");
+}
+
+/// Gate, table and a session that is open, as a driver holds them.
+struct Site {
+    config: Config,
+    gate: Gate,
+    id: SessionId,
+    session: Session<()>,
+    table: SessionTable<&'static str>,
+}
+
+const NOW: Timestamp = Timestamp::from_secs(1);
+const RESULT: &[u8] = br#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"hello"}]}}"#;
+
+impl Site {
+    fn open() -> Self {
+        let config = Config::default();
+        let gate = Gate::new(&config.gate).expect("the defaults are good");
+        let table = SessionTable::new(config.table.clone()).expect("the defaults are good");
+        let id = SessionId::from_bytes([7; 16]);
+        let mut site = Self { config, gate, id, session: Session::new(Delivery::Call), table };
+        let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{
+            "protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"suite","version":"1"}}}"#;
+        let result = br#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#;
+        site.exchange(&head(None), initialize, Bytes::from_static(result), None);
+        site
+    }
+
+    /// One exchange: what the front page of the core says, in its order. With `frames`, the answer is a stream.
+    fn exchange(&mut self, head: &Parts, body: &'static str, answer: Bytes, frames: Option<&mut BytesMut>) {
+        let HeadAction::Post(post) = self.gate.head(Eras::LEGACY, head) else { panic!("a good head") };
+        let (gate, id) = (&self.gate, self.id);
+        let mut route = |session, may_create| {
+            let head = RequestHead { session, principal: &"alice", may_create };
+            match self.table.handle_request(NOW, head, &mut || id) {
+                RequestAction::Create { key, .. } => (key, None),
+                RequestAction::Route { key, version } => (key, version),
+                RequestAction::Reject(rejection) => panic!("{rejection:?}"),
+            }
+        };
+        let live = post.look_up().map(|id| route(Some(id), false));
+        let action = gate.body(Eras::LEGACY, &head.headers, &post, live.map(|(_, version)| version), body.into());
+        let (key, message) = match (action, live) {
+            (BodyAction::Create(message), None) => (route(None, true).0, message),
+            (BodyAction::Deliver(message), Some((key, _))) => (key, message),
+            (action, _) => panic!("{action:?}"),
+        };
+        let (session, config) = (&mut self.session, &self.config.session);
+        let action = session.handle_message(NOW, config, message, (), post.mode);
+        let MessageAction::Open { call: Some(call), connection, request } = action else { panic!("{action:?}") };
+        black_box(call);
+        session.handle_response(NOW, config, request, answer);
+        match (session.poll_head(NOW, config, connection), frames) {
+            (Head::Json(answer), None) => drop(black_box(answer)),
+            (Head::Stream, Some(out)) => {
+                assert_eq!(session.poll_frames(NOW, config, connection, out, usize::MAX), ReaderOutput::Finished);
+            }
+            (head, _) => panic!("{head:?}"),
+        }
+        while let Some(effect) = session.poll_effect() {
+            match effect {
+                Effect::Alarm(at) => self.table.set_alarm(key, at),
+                Effect::Established => self.table.handle_initialized(NOW, key, ProtocolVersion::V2025_11_25),
+                Effect::WakeConnection(_) => {}
+                effect => panic!("{effect:?}"),
+            }
+        }
+        self.table.handle_response_finished(NOW, key);
+    }
+}
+
+fn head(session: Option<SessionId>) -> Parts {
+    let mut request = http::Request::post("/mcp")
+        .header("host", "localhost:8080")
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2025-11-25");
+    if let Some(id) = session {
+        request = request.header("mcp-session-id", id.to_header());
+    }
+    request.body(()).expect("a good request").into_parts().0
+}
+
+/// What calls cost in a session that has had some, as each call of a long session.
+fn calls(mode: ResponseMode, id: &str) -> AllocationInfo {
+    let mut site = Site::open();
+    site.gate = Gate::new(&sessile_core::config::GateConfig { response_mode: mode, ..site.config.gate.clone() })
+        .expect("good settings");
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"echo","arguments":{{"text":"hello"}}}}}}"#
+    );
+    let body: &'static str = Box::leak(body.into_boxed_str());
+    let head = head(Some(site.id));
+    let mut out = BytesMut::with_capacity(4_096);
+    let mut call = || {
+        out.clear();
+        let frames = (mode == ResponseMode::Sse).then_some(&mut out);
+        site.exchange(&head, body, Bytes::from_static(RESULT), frames);
+    };
+    for _ in 0..10 {
+        call();
+    }
+    let once = measure(&mut call);
+    let ten = measure(|| (0..10).for_each(|_| call()));
+    assert_eq!(ten.count_total, 10 * once.count_total, "each call costs the same");
+    assert_eq!((once.count_current, ten.count_current), (0, 0), "nothing stays behind");
+    once
+}
+
+#[test]
+fn a_call_allocates_its_place_in_the_log_and_an_id_that_is_text() {
+    // The log of its stream, which is its own.
+    assert_eq!(calls(ResponseMode::Auto, "7").count_total, 1);
+    assert_eq!(calls(ResponseMode::Sse, "7").count_total, 1);
+    // The id as it was read, in the message, in the stream and among those in flight.
+    assert_eq!(calls(ResponseMode::Auto, r#""an id that is text""#).count_total, 4);
 }

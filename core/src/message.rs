@@ -254,8 +254,9 @@ fn not_a_message(text: &str, why: &'static str) -> MessageError {
 /// The members of an envelope. A known member given twice is an error of the derived visitor.
 #[derive(Deserialize)]
 struct Envelope<'a> {
+    // serde borrows a `Cow` only where it is not inside something else.
     #[serde(borrow)]
-    jsonrpc: Option<Cow<'a, str>>,
+    jsonrpc: Option<Name<'a>>,
     #[serde(default, borrow, deserialize_with = "present")]
     id: Option<&'a RawValue>,
     #[serde(default, borrow, deserialize_with = "present")]
@@ -270,7 +271,7 @@ struct Envelope<'a> {
 
 impl Envelope<'_> {
     fn into_kind(self) -> Result<MessageKind, &'static str> {
-        if self.jsonrpc.as_deref() != Some("2.0") {
+        if self.jsonrpc.is_none_or(|Name(version)| version != "2.0") {
             return Err("jsonrpc must be \"2.0\"");
         }
         let id = match self.id {

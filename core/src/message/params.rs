@@ -184,7 +184,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Meta<'a> {
     }
 }
 
-/// A member's name: borrowed, unless it was written with escapes.
+/// A member's name, or another short text: borrowed, unless it was written with escapes.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name<'a>(pub(crate) Cow<'a, str>);
 
