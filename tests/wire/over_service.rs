@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use http::HeaderValue;
 use sessile::app::Backend;
+use sessile_core::{MCP_METHOD, MCP_PROTOCOL_VERSION};
 
 use crate::apps::Scripted;
 use crate::expect::check;
-use crate::raw::{Exchange, Site, app, handler, pass};
+use crate::raw::{Exchange, Read as _, Site, app, handler, pass};
 use crate::row::{Names, Row, all, get, post};
 
 #[tokio::test(start_paused = true)]
@@ -26,6 +28,37 @@ async fn every_row_holds_over_the_service() {
     }
     assert!(failures.is_empty(), "{} of {run} rows:\n{}", failures.len(), failures.join("\n"));
     assert!(run > 200, "{run} rows only");
+}
+
+/// Requests without a session start an app each, whose task answers. What an app speaks is asked when the first of them comes, so each
+/// row is that first one, and another time it comes after.
+#[tokio::test(start_paused = true)]
+async fn every_row_of_the_modern_era_holds_over_an_app() {
+    let mut failures = Vec::new();
+    let mut run = 0;
+    for row in all().into_iter().filter(|row| row.eras().modern && row.runs_over("service")) {
+        for is_known in [false, true] {
+            if !is_known && row.is_given("modern") {
+                // Before the app was asked, nobody knows that it has no sessions.
+                continue;
+            }
+            run += 1;
+            let scripted = Scripted::of(row.eras());
+            let site = app(row.config(), scripted.clone());
+            if is_known {
+                let mut discover = post(None, "$DISCOVER");
+                let headers = discover.headers_mut();
+                headers.insert(MCP_PROTOCOL_VERSION, HeaderValue::from_static("2026-07-28"));
+                headers.insert(MCP_METHOD, HeaderValue::from_static("server/discover"));
+                let answer = site.send(Some("dora"), discover).await.within(Duration::from_secs(1)).await;
+                assert_eq!(answer.status(), Some(200), "{}", answer.text());
+            }
+            let checked = run_row(&row, &site, &scripted).await;
+            failures.extend(checked.err().map(|why| format!("{}, known {is_known}: {why}", row.name)));
+        }
+    }
+    assert!(failures.is_empty(), "{} of {run} rows:\n{}", failures.len(), failures.join("\n"));
+    assert!(run > 150, "{run} rows only");
 }
 
 async fn run_row<B: Backend>(row: &Row, site: &Site<B>, scripted: &Scripted) -> Result<(), String> {
@@ -76,7 +109,7 @@ async fn set<B: Backend>(
     if given("call") || given("stream") {
         let mut call = post(Some(&names.live), "$HANG");
         if given("call") {
-            call.headers_mut().insert("accept", http::HeaderValue::from_static("application/json"));
+            call.headers_mut().insert("accept", HeaderValue::from_static("application/json"));
         }
         first = Some(site.send(Some("alice"), call).await);
     }
