@@ -1,5 +1,7 @@
 //! Resuming: what a client that comes back is given, and when it is told that it can't.
 
+mod bookkeeping;
+
 use std::num::NonZeroU64;
 
 use super::*;
