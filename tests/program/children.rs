@@ -29,7 +29,7 @@ fn each_session_has_a_child_of_its_own() {
 
 #[test]
 fn a_child_sees_what_it_was_given() {
-    // R207: whoever runs the tests has set CARGO_PKG_NAME and more of its kind.
+    // Whoever runs the tests has set CARGO_PKG_NAME and more of its kind.
     let directory = env::temp_dir().canonicalize().expect("a directory");
     let cwd = directory.to_str().expect("UTF-8");
     let options = ["--env", "GIVEN=1", "--pass-env", "CARGO_PKG_NAME", "--pass-env", "NO_SUCH_NAME", "--cwd", cwd];

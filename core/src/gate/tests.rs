@@ -122,7 +122,7 @@ fn the_order_of_the_checks_is_fixed() {
     }
 }
 
-/// R038, R155: whoever has no credentials learns nothing of what comes after them, and a page that may not ask is not
+/// R038, R145, R155: whoever has no credentials learns nothing of what comes after them, and a page that may not ask is not
 /// told to log in.
 #[test]
 fn credentials_come_after_the_origin_and_before_the_rest() {

@@ -133,7 +133,6 @@ mod tests {
 
     #[test]
     fn a_child_gets_what_is_passed_and_what_is_set_and_nothing_else() {
-        // R207.
         let ours = [("AWS_SECRET", "no"), ("HOME", "/h"), ("LANG", "C"), ("PATH", "/bin"), ("TOKEN", "t"), ("X", "x")];
         let mut config = StdioConfig::new("server");
         config.pass_env = vec!["TOKEN".into(), "UNSET".into(), "X".into()];
