@@ -13,6 +13,7 @@ pub mod pure;
 pub mod session;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod store;
 pub mod table;
 #[cfg(feature = "client")]
 pub mod threads;

@@ -286,6 +286,17 @@ pub struct SessionConfig {
     pub server_request_timeout: Duration,
     /// How long the app may take to answer `initialize`, its start included. Default: 120 s.
     pub start_timeout: Duration,
+    /// Whether the driver has a store for events, so that with `resume` they are offered to it before readers get them. `log_bytes` and
+    /// `log_count` bound memory alone then, and `log_age` what the store has not taken; how long it keeps what is not forgotten is
+    /// its own. Default: no; the manager sets it.
+    pub store: bool,
+    /// How many bytes one append to the store or one read from it has at most; one message of any size goes alone. Default: 256 KiB.
+    pub store_batch_bytes: usize,
+    /// How many events one append or read has at most. Default: 64.
+    pub store_batch_count: usize,
+    /// How long an append or a read may take. Then it has failed: events go to their readers without the store, which is asked for nothing
+    /// in the next six times this. Default: 5 s.
+    pub store_timeout: Duration,
 }
 
 impl Default for SessionConfig {
@@ -310,6 +321,10 @@ impl Default for SessionConfig {
             retry: Duration::from_secs(1),
             server_request_timeout: Duration::from_secs(60),
             start_timeout: Duration::from_secs(120),
+            store: false,
+            store_batch_bytes: 256 << 10,
+            store_batch_count: 64,
+            store_timeout: Duration::from_secs(5),
         }
     }
 }
@@ -323,6 +338,8 @@ impl SessionConfig {
             ("session.log_count", self.log_count),
             ("session.max_in_flight", self.max_in_flight),
             ("session.max_standalone", self.max_standalone),
+            ("session.store_batch_bytes", self.store_batch_bytes),
+            ("session.store_batch_count", self.store_batch_count),
         ] {
             positive(name, count)?;
         }
@@ -330,6 +347,7 @@ impl SessionConfig {
             ("session.log_age", self.log_age),
             ("session.server_request_timeout", self.server_request_timeout),
             ("session.start_timeout", self.start_timeout),
+            ("session.store_timeout", self.store_timeout),
         ] {
             positive_time(name, time)?;
         }

@@ -104,6 +104,8 @@ pub enum Outcome {
     SessionNotFound,
     /// The server is shutting down.
     ShuttingDown,
+    /// The store that has what a client has missed can't be asked now.
+    StoreUnavailable,
     /// The stream of a resume was answered in full, or cancelled.
     StreamOver,
     /// All sessions are taken.
@@ -197,9 +199,10 @@ impl Outcome {
             Self::WrongContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::InboxFull { request: true } | Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
             Self::AppFailed | Self::RequestExpired | Self::SessionEnded => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::InboxFull { request: false } | Self::ShuttingDown | Self::TableFull { .. } => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::InboxFull { request: false }
+            | Self::ShuttingDown
+            | Self::StoreUnavailable
+            | Self::TableFull { .. } => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -219,6 +222,7 @@ impl Outcome {
             | Self::RequestExpired
             | Self::SessionEnded
             | Self::ShuttingDown
+            | Self::StoreUnavailable
             | Self::TableFull { .. }
             | Self::TooManyRequests => Some(INTERNAL_ERROR),
             Self::AlreadyInitialized
@@ -282,6 +286,7 @@ impl Outcome {
             Self::SessionEnded => "The session ended before the request was answered",
             Self::SessionNotFound => "Session not found",
             Self::ShuttingDown => "The server is shutting down",
+            Self::StoreUnavailable => "What was missed can't be read now",
             Self::StreamOver => "The stream is over",
             Self::TableFull { .. } => "Too many sessions",
             Self::TooManyRequests => "Too many requests or sessions at once",
@@ -299,7 +304,7 @@ impl Outcome {
     pub const fn retry_after(&self) -> Option<u8> {
         if let Self::TableFull { retry_after } = self {
             Some(*retry_after)
-        } else if matches!(self, Self::ShuttingDown) {
+        } else if matches!(self, Self::ShuttingDown | Self::StoreUnavailable) {
             Some(5)
         } else if matches!(self, Self::InboxFull { .. } | Self::TooManyRequests) {
             Some(1)

@@ -12,6 +12,7 @@ impl World {
         while let Some(effect) = self.sessions.get_mut(&key).and_then(Session::poll_effect) {
             match effect {
                 Effect::Alarm(at) => self.table.set_alarm(key, at),
+                Effect::AskStore => {}
                 Effect::End(reason) => {
                     let reap = self.table.handle_task_exited(self.now, key, reason.into());
                     self.bury(reap);

@@ -149,6 +149,7 @@ impl Bench {
         while let Some(effect) = self.session.poll_effect() {
             match effect {
                 Effect::Alarm(at) => self.alarm = at,
+                Effect::AskStore => panic!("there is no store"),
                 Effect::End(_) => self.counts.ends += 1,
                 Effect::Established => self.counts.established += 1,
                 Effect::Release => self.counts.released += 1,

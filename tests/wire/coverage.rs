@@ -4,8 +4,8 @@ use sessile_core::{Era, HeaderFault, Outcome};
 
 use crate::row::{Expected, Kind, all};
 
-/// All but those that a row can't have: [`Outcome::StreamOver`] needs a stream that was resumed, and
-/// [`Outcome::CredentialsRefused`] somebody who verifies them.
+/// All but those that a row can't have: [`Outcome::StreamOver`] needs a stream that was resumed, [`Outcome::StoreUnavailable`] a store,
+/// and [`Outcome::CredentialsRefused`] somebody who verifies them.
 fn outcomes() -> Vec<Outcome> {
     vec![
         Outcome::Accepted,

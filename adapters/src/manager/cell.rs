@@ -195,6 +195,8 @@ impl Inner {
                     todo.alarm = Some(Alarm { number: self.alarms, at });
                     None
                 }
+                // Only where the settings of the session say that there is a store.
+                Effect::AskStore => None,
                 Effect::End(reason) => {
                     todo.end = todo.end.or(Some(reason));
                     None

@@ -53,6 +53,7 @@ fn table() -> Vec<Row> {
         (Outcome::SessionEnded, 500, Some(-32603), None, "ended before"),
         (Outcome::SessionNotFound, 404, Some(-32600), None, "Session not found"),
         (Outcome::ShuttingDown, 503, Some(-32603), Some("5"), "shutting down"),
+        (Outcome::StoreUnavailable, 503, Some(-32603), Some("5"), "can't be read now"),
         (Outcome::StreamOver, 204, None, None, "over"),
         (Outcome::TableFull { retry_after: 37 }, 503, Some(-32603), Some("37"), "Too many sessions"),
         (Outcome::TooManyRequests, 429, Some(-32603), Some("1"), "Too many requests"),
@@ -74,7 +75,7 @@ fn table() -> Vec<Row> {
         (Outcome::WrongContentType, 415, Some(-32600), None, "application/json"),
     ];
     let rows: BTreeSet<_> = table.iter().map(|(outcome, ..)| row(outcome)).collect();
-    assert_eq!(rows.len(), 34, "an outcome is not in the table");
+    assert_eq!(rows.len(), 35, "an outcome is not in the table");
     table
 }
 
@@ -115,6 +116,7 @@ const fn row(outcome: &Outcome) -> u8 {
         Outcome::MetaMissing { .. } => 30,
         Outcome::UnknownMethod => 31,
         Outcome::CredentialsRefused { .. } => 32,
+        Outcome::StoreUnavailable => 34,
     }
 }
 

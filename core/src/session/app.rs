@@ -16,6 +16,7 @@ use crate::id::RequestId;
 use crate::message::{Message, MessageKind, Notification, Response};
 use crate::session::end::EndReason;
 use crate::session::log::Entry;
+use crate::session::store::log_of;
 use crate::session::stream::{ConnectionKey, Place, Reader, RequestKey, RequestStream};
 use crate::session::{Effect, Kind, Phase, Session};
 use crate::time::Timestamp;
@@ -120,6 +121,7 @@ impl<X> Session<X> {
             stream.log.push(Entry::Response, raw);
             stream.log.trim(config);
         }
+        self.tend_store(now, config, Place::Request(key.stream));
         self.fail_outgoing_of(key);
         self.after_answer(key, Some((now, config)));
     }
@@ -258,14 +260,12 @@ impl<X> Session<X> {
         }
         log.push(entry, raw);
         log.trim(config);
-        if polls && log.is_over(config) {
+        if polls && log.is_over(config) && log.has_ready() {
             self.cut_off(now, config, place);
         }
-        let log = match place {
-            Place::Request(key) => self.streams.get_mut(key).map(|stream| &mut stream.log),
-            Place::Standalone => self.standalone.as_mut().map(|standalone| &mut standalone.log),
-        };
+        let log = log_of(&mut self.streams, &mut self.standalone, place);
         self.counters.notes_dropped += log.map_or(0, |log| log.enforce(config));
+        self.tend_store(now, config, place);
         if let Some(reader) = reader {
             self.effects.push_back(Effect::WakeConnection(reader));
         }

@@ -80,6 +80,7 @@ impl<X> Session<X> {
         if self.has_ids(config) {
             self.expire_kept(now, config);
             self.pause_long(now, config);
+            self.expire_store(now, config);
         }
         self.expire_outgoing(now);
         self.deadline = self.next_deadline(config);
@@ -133,6 +134,7 @@ impl<X> Session<X> {
             EndReason::AppEnded | EndReason::InitializeFailed | EndReason::NotStarted => Outcome::AppFailed,
         };
         self.phase = Phase::Ended(reason);
+        self.close_store();
         let open: Vec<RequestKey> = self.in_flight.iter().map(|(_, key)| *key).collect();
         for key in open {
             self.end_request(key, outcome.clone(), None);
@@ -200,7 +202,7 @@ impl<X> Session<X> {
         };
         let requests = self.in_flight.iter().filter_map(|(_, key)| self.request_deadline(*key, config));
         let outgoing = self.outgoing.iter().filter_map(|(_, request)| request.untaken_until);
-        let kept = self.next_of_kept(config);
-        start.into_iter().chain(requests).chain(outgoing).chain(kept).min().unwrap_or(Timestamp::MAX)
+        let (kept, store) = (self.next_of_kept(config), self.next_of_store());
+        start.into_iter().chain(requests).chain(outgoing).chain(kept).chain(store).min().unwrap_or(Timestamp::MAX)
     }
 }

@@ -6,6 +6,8 @@
 //!
 //! A number means that a client may know of the event: from then on it is skipped for nobody. A notification that had to go
 //! before anybody took it never was an event, and leaves no gap.
+//!
+//! Where the events are in a store as well, `depot` has what changes.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -16,6 +18,7 @@ use bytes::Bytes;
 use crate::config::SessionConfig;
 use crate::id::RequestId;
 use crate::session::LARGE;
+use crate::session::depot::{Deposit, Depot};
 use crate::time::Timestamp;
 
 /// What a logged message is, which decides what may become of it.
@@ -23,6 +26,8 @@ use crate::time::Timestamp;
 pub(super) enum Entry {
     /// May be dropped when there is no room.
     Note,
+    /// The event that a stream begins with, without data; it is in the log only where there is a store.
+    Priming,
     /// A request of the app to the client.
     Request(RequestId),
     /// Never dropped.
@@ -30,13 +35,15 @@ pub(super) enum Entry {
 }
 
 #[derive(Debug)]
-struct Logged {
-    entry: Entry,
-    data: Bytes,
-    /// Its number, once a reader has got it.
-    sequence: Option<NonZeroU64>,
+pub(super) struct Logged {
+    pub(super) entry: Entry,
+    pub(super) data: Bytes,
+    /// Its number, once a reader has got it, or it was offered to the store.
+    pub(super) sequence: Option<NonZeroU64>,
     /// When a reader last got it.
-    taken: Timestamp,
+    pub(super) taken: Timestamp,
+    /// Whether the store has it.
+    pub(super) deposit: Deposit,
 }
 
 /// What a reader gets.
@@ -51,20 +58,28 @@ pub(super) struct Taken {
 
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    entries: VecDeque<Logged>,
+    pub(super) entries: VecDeque<Logged>,
     bytes: usize,
     /// How many of them the reader is past.
-    read: usize,
+    pub(super) read: usize,
     /// The last number that was given out.
-    given: u64,
+    pub(super) given: u64,
     /// The greatest number of an event that is here no longer.
-    lost: u64,
+    pub(super) lost: u64,
+    /// How it stands with the store, once anything was offered to it.
+    pub(super) depot: Option<Box<Depot>>,
+}
+
+impl Logged {
+    pub(super) const fn new(entry: Entry, data: Bytes) -> Self {
+        Self { entry, data, sequence: None, taken: Timestamp::ZERO, deposit: Deposit::None }
+    }
 }
 
 impl Log {
-    /// Whether the reader has something to read.
+    /// Whether something waits for the reader.
     pub(super) fn has_unread(&self) -> bool {
-        self.read < self.entries.len()
+        self.read < self.entries.len() || self.is_behind()
     }
 
     /// What the reader gets next.
@@ -77,9 +92,12 @@ impl Log {
         self.entries.get(self.read).map(|logged| &logged.data)
     }
 
-    /// The last number that was given out; 0 if a client can't know of any event.
+    /// The last number that a reader has got; 0 if a client can't know of any event.
     pub(super) const fn given(&self) -> u64 {
-        self.given
+        match &self.depot {
+            Some(depot) => depot.told,
+            None => self.given,
+        }
     }
 
     pub(super) const fn bytes(&self) -> usize {
@@ -89,7 +107,7 @@ impl Log {
     /// Appends. The bounds are [`Log::enforce`]'s.
     pub(super) fn push(&mut self, entry: Entry, data: Bytes) {
         self.bytes += data.len();
-        self.entries.push_back(Logged { entry, data, sequence: None, taken: Timestamp::ZERO });
+        self.entries.push_back(Logged::new(entry, data));
     }
 
     /// Makes the bounds hold again, as far as events that were read and notes can: the first to go is what was read, oldest
@@ -106,9 +124,9 @@ impl Log {
         dropped
     }
 
-    /// Forgets what was read, oldest first, while there is too much.
+    /// Forgets what was read, oldest first, while there is too much; also what the store has, from where it is read then.
     pub(super) fn trim(&mut self, config: &SessionConfig) {
-        while self.read > 0 && self.is_over(config) {
+        while self.is_over(config) && (self.read > 0 || self.can_leave()) {
             self.remove_at(0);
         }
     }
@@ -132,19 +150,25 @@ impl Log {
 
     /// Whether a message that can't be dropped, of `len` bytes, fits in beside the others of its kind that wait.
     pub(super) fn has_room(&self, config: &SessionConfig, len: usize) -> bool {
-        let waiting = self.entries.range(self.read..).filter(|logged| logged.entry != Entry::Note);
+        let must_arrive = |logged: &&Logged| matches!(logged.entry, Entry::Request(_) | Entry::Response);
+        let waiting = self.entries.range(self.read..).filter(must_arrive);
         let (count, bytes) = waiting.fold((0, 0), |(count, bytes), logged| (count + 1, bytes + logged.data.len()));
         count == 0 || (count < config.log_count && bytes + len <= config.log_bytes)
     }
 
     /// How many notes there are that nobody was given.
     pub(super) fn notes(&self) -> u32 {
-        let is_note = |logged: &&Logged| logged.entry == Entry::Note && logged.sequence.is_none();
+        let given = self.given();
+        let is_new = |logged: &Logged| logged.sequence.is_none_or(|sequence| sequence.get() > given);
+        let is_note = |logged: &&Logged| logged.entry == Entry::Note && is_new(logged);
         u32::try_from(self.entries.range(self.read..).filter(is_note).count()).unwrap_or(u32::MAX)
     }
 
     /// Gives the reader the next message. `keep`: it gets a number and stays for readers to come.
     pub(super) fn take(&mut self, now: Timestamp, keep: bool) -> Option<Taken> {
+        if self.depot.is_some() {
+            return self.take_stored(now);
+        }
         if !keep {
             let Logged { entry, data, .. } = self.remove_at(0)?;
             let request = if let Entry::Request(id) = entry { Some(id) } else { None };
@@ -153,7 +177,7 @@ impl Log {
         let logged = self.entries.get_mut(self.read)?;
         let request = match &logged.entry {
             Entry::Request(id) if logged.sequence.is_none() => Some(id.clone()),
-            Entry::Note | Entry::Request(_) | Entry::Response => None,
+            Entry::Note | Entry::Priming | Entry::Request(_) | Entry::Response => None,
         };
         if logged.sequence.is_none() {
             self.given += 1;
@@ -172,31 +196,44 @@ impl Log {
 
     /// Whether a client that knows of all events up to this one can be given all after it.
     pub(super) const fn reaches(&self, after: u64) -> bool {
-        self.lost <= after && after <= self.given
+        self.lost <= after && after <= self.given()
     }
 
     /// Whether there is anything after the event with this number.
     pub(super) fn has_after(&self, after: u64) -> bool {
+        if self.depot.is_some() && after < self.given {
+            return true;
+        }
         let last = self.entries.back();
         last.is_some_and(|logged| logged.sequence.is_none_or(|sequence| sequence.get() > after))
     }
 
     /// Moves the cursor behind the event with this number, or to the oldest that there is after it.
     pub(super) fn rewind(&mut self, after: u64) {
+        if self.goes_behind(after) {
+            return;
+        }
         let past = |logged: &Logged| logged.sequence.is_some_and(|sequence| sequence.get() <= after);
         self.read = self.entries.partition_point(past);
     }
 
+    /// Moves the cursor to the oldest that is here, or that nobody was given.
+    pub(super) fn rewind_to_oldest(&mut self) {
+        self.rewind(self.lost.min(self.given()));
+    }
+
     /// Moves the cursor behind everything that anybody was given.
     pub(super) fn settle(&mut self) {
-        if self.is_rereading() {
-            self.rewind(self.given);
+        if self.depot.is_some() || self.is_rereading() {
+            self.rewind(self.given());
         }
     }
 
     /// Whether what the reader gets next was given to another before.
     pub(super) fn is_rereading(&self) -> bool {
-        self.entries.get(self.read).is_some_and(|logged| logged.sequence.is_some())
+        let given = self.given();
+        let first = self.entries.get(self.read).and_then(|logged| logged.sequence).map(NonZeroU64::get);
+        self.behind().map(|behind| behind + 1).or(first).is_some_and(|first| first <= given)
     }
 
     /// Takes a request of the app back out, if nobody was given it.
@@ -232,12 +269,16 @@ impl Log {
 
     /// Forgets everything but the numbers.
     pub(super) fn clear(&mut self) {
-        *self = Self { given: self.given, lost: self.given, ..Self::default() };
+        let depot = self.depot.take().map(|depot| Box::new(depot.cleared(self.given)));
+        *self = Self { given: self.given, lost: self.given, depot, ..Self::default() };
     }
 
-    fn remove_at(&mut self, at: usize) -> Option<Logged> {
+    pub(super) fn remove_at(&mut self, at: usize) -> Option<Logged> {
         let logged = self.entries.remove(at)?;
         self.bytes -= logged.data.len();
+        if let (Some(depot), Some(sequence)) = (&mut self.depot, logged.sequence) {
+            depot.leave(&logged, sequence.get(), at >= self.read);
+        }
         if at < self.read {
             self.read -= 1;
         }

@@ -17,6 +17,7 @@
 mod app;
 mod batch;
 mod calls;
+mod depot;
 mod end;
 mod inbox;
 mod log;
@@ -26,6 +27,7 @@ mod reader;
 mod request;
 mod resume;
 mod sorted;
+mod store;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -39,6 +41,7 @@ pub use inbox::Inbound;
 pub use outgoing::{AnswerError, ServerRequestKey};
 pub use outside::{OutsideNote, OutsideNoteError};
 pub use reader::{Disconnect, Head, ReaderOutput};
+pub use store::{StoreRead, StoreRequest, StoreTicket, StoredEvent};
 pub use stream::{ConnectionKey, RequestKey};
 
 use crate::config::{ResponseMode, SessionConfig};
@@ -51,6 +54,7 @@ use crate::session::outgoing::ServerRequest;
 use crate::session::outside::Resources;
 use crate::session::resume::Kept;
 use crate::session::sorted::SortedMap;
+use crate::session::store::Desk;
 use crate::session::stream::{RequestStream, Standalone};
 use crate::slab::Slab;
 use crate::time::Timestamp;
@@ -73,6 +77,8 @@ pub struct Session<X> {
     resources: Option<Box<Resources>>,
     /// What resuming needs, once an event was numbered.
     kept: Option<Box<Kept>>,
+    /// What waits for the store, once anything was asked of it.
+    desk: Option<Box<Desk>>,
     outgoing: SortedMap<RequestId, ServerRequest>,
     inbox: Inbox<X>,
     note_calls: NoteCalls,
@@ -152,6 +158,8 @@ pub enum MessageAction<X> {
 pub enum Effect {
     /// Come back with [`Session::handle_timeout`] at this time, which may have changed.
     Alarm(Option<Timestamp>),
+    /// There is something to ask of the store: call [`Session::poll_store_request`] until it gives `None`.
+    AskStore,
     /// The session is over: reap it, by [`handle_task_exited`](crate::SessionTable::handle_task_exited) with the exit that the reason
     /// converts into.
     End(EndReason),
@@ -186,12 +194,17 @@ pub struct Counters {
     pub requests_cancelled: u32,
     /// Requests ended because they had no connection, or took too long.
     pub requests_expired: u32,
-    /// Resumes of the standalone stream that could not go on from where the client was.
+    /// Resumes of the standalone stream that could not go on from where the client was; also readers of what the store no longer had,
+    /// or had when the session ended.
     pub resumed_with_gap: u32,
     /// Responses of the app to no request in flight.
     pub responses_unmatched: u32,
     /// Requests of the app that were answered with an error here.
     pub server_requests_failed: u32,
+    /// Appends and reads that the store has failed, took too long for, or answered with what can't be right.
+    pub store_failures: u32,
+    /// Answers of the store that nobody waited for any more.
+    pub store_late: u32,
 }
 
 impl<X> Session<X> {
@@ -209,6 +222,7 @@ impl<X> Session<X> {
             standalone: None,
             resources: None,
             kept: None,
+            desk: None,
             outgoing: SortedMap::default(),
             inbox: Inbox::default(),
             note_calls: NoteCalls::default(),

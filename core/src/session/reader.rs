@@ -8,7 +8,8 @@ use crate::id::EventId;
 use crate::message::{Message, MessageKind};
 use crate::outcome::Outcome;
 use crate::session::log::{Entry, Log};
-use crate::session::stream::{Closing, ConnectionKey, Place, Reader, StandaloneReader};
+use crate::session::store::{StoredEvent, log_of};
+use crate::session::stream::{Closing, ConnectionKey, Place, Reader, Standalone, StandaloneReader};
 use crate::session::{Effect, Kind, Phase, Session};
 use crate::slab::Key;
 use crate::sse;
@@ -62,6 +63,9 @@ pub enum Disconnect {
 impl<X> Session<X> {
     /// Decides the head of a connection that answers a request. Once it is decided, it is so for good.
     pub fn poll_head(&mut self, now: Timestamp, config: &SessionConfig, connection: ConnectionKey) -> Head {
+        if let Some(head) = self.poll_resuming(connection) {
+            return head;
+        }
         let Place::Request(key) = connection.place else { return Head::Stream };
         let starting = matches!(self.phase, Phase::Starting { request, .. } if request.stream == key);
         let modern = self.kind == Kind::Modern;
@@ -102,6 +106,7 @@ impl<X> Session<X> {
             Head::Stream => {
                 stream.reader = Some(Reader::Streaming { begun: false, since: now, moved: now });
                 self.expect_pause(now, config);
+                self.begin_stored(now, config, connection.place, true);
             }
             Head::Hold { .. } | Head::Json(_) | Head::Refuse(_) => self.remove_stream(key),
         }
@@ -133,24 +138,42 @@ impl<X> Session<X> {
             None if self.draining => Err(Outcome::ShuttingDown),
             None => {
                 let after = last_event_id.filter(|_| self.has_ids(config)).map(|id| id.sequence.get());
-                Ok(self.open_standalone(now, config, after))
+                let standalone = self.standalone.get_or_insert_default();
+                standalone.attached = standalone.attached.wrapping_add(1);
+                let attached = standalone.attached;
+                let stored = after.filter(|after| standalone.log.is_stored_after(*after));
+                if let Some(after) = stored {
+                    return self.resume_from_store(now, config, Place::Standalone, attached, after);
+                }
+                self.attach_standalone(now, config, attached, after.map(|after| (after, Vec::new())));
+                Ok(ConnectionKey { place: Place::Standalone, attached })
             }
         }
     }
 
-    fn open_standalone(&mut self, now: Timestamp, config: &SessionConfig, after: Option<u64>) -> ConnectionKey {
+    /// A connection reads the standalone stream from now on. `after`: the last event that its client knows, and what comes next if it was
+    /// read back from the store.
+    pub(super) fn attach_standalone(
+        &mut self,
+        now: Timestamp,
+        config: &SessionConfig,
+        attached: u32,
+        after: Option<(u64, Vec<StoredEvent>)>,
+    ) {
+        let resumed = after.is_some();
         let standalone = self.standalone.get_or_insert_default();
-        standalone.attached = standalone.attached.wrapping_add(1);
-        let attached = standalone.attached;
         let mut gone = Vec::new();
         if standalone.log.is_rereading() {
             // It would miss the rest of what it has come for, and can come again.
             gone.extend(standalone.readers.pop());
         }
         match after {
-            Some(after) if standalone.log.reaches(after) => standalone.log.rewind(after),
+            Some((after, fetched)) if standalone.log.reaches(after) || !fetched.is_empty() => {
+                standalone.log.rewind(after);
+                standalone.log.fetch(fetched);
+            }
             Some(_) => {
-                standalone.log.rewind(0);
+                standalone.log.rewind_to_oldest();
                 self.counters.resumed_with_gap += 1;
             }
             None => standalone.log.settle(),
@@ -159,19 +182,13 @@ impl<X> Session<X> {
             // Forgotten at once, so that sockets which never take their end can't pile up here.
             gone.push(standalone.readers.remove(0));
         }
-        standalone.readers.push(StandaloneReader {
-            attached,
-            begun: false,
-            moved: now,
-            resumed: after.is_some(),
-            closing: None,
-        });
+        standalone.readers.push(StandaloneReader { attached, begun: false, moved: now, resumed, closing: None });
         for reader in gone {
             let connection = ConnectionKey { place: Place::Standalone, attached: reader.attached };
             self.effects.push_back(Effect::WakeConnection(connection));
         }
         self.expect_kept(config);
-        ConnectionKey { place: Place::Standalone, attached }
+        self.begin_stored(now, config, Place::Standalone, !resumed);
     }
 
     /// Writes what a connection may read into `out`, up to about `limit` bytes beyond which it stops between events. The very first
@@ -199,7 +216,7 @@ impl<X> Session<X> {
         out: &mut BytesMut,
         limit: usize,
     ) -> ReaderOutput {
-        let primes = self.has_polling(config);
+        let primes = self.has_polling(config) && !config.store;
         let stream = self.streams.get_mut(key).filter(|stream| stream.attached == connection.attached);
         let Some(stream) = stream else { return ReaderOutput::Finished };
         let Some(Reader::Streaming { begun, moved, .. }) = &mut stream.reader else { return ReaderOutput::Finished };
@@ -211,7 +228,12 @@ impl<X> Session<X> {
         }
         if !pause.is_some_and(|pause| pause.at_once) {
             let output = self.take_frames(now, config, connection, out, limit);
-            if output != ReaderOutput::Pending {
+            // What the store has still to take or to give comes before the end.
+            let waits = self.streams.get(key).is_some_and(|stream| stream.log.has_unread());
+            if output != ReaderOutput::Pending || waits {
+                if !begun && out.is_empty() {
+                    out.extend_from_slice(sse::COMMENT);
+                }
                 return output;
             }
         }
@@ -249,7 +271,7 @@ impl<X> Session<X> {
         out: &mut BytesMut,
         limit: usize,
     ) -> ReaderOutput {
-        let primes = self.has_polling(config);
+        let primes = self.has_polling(config) && !config.store;
         let Some(standalone) = &mut self.standalone else { return ReaderOutput::Finished };
         let carrier = standalone.carrier() == Some(connection);
         let Some(reader) = standalone.readers.iter_mut().find(|reader| reader.attached == connection.attached) else {
@@ -263,16 +285,17 @@ impl<X> Session<X> {
         }
         let output =
             if carrier { self.take_frames(now, config, connection, out, limit) } else { ReaderOutput::Pending };
+        let waits = carrier && self.standalone.as_ref().is_some_and(|standalone| standalone.log.has_unread());
         match (output, closing) {
             (ReaderOutput::Ready, _) => ReaderOutput::Ready,
-            (_, Some(closing)) => {
+            (_, Some(closing)) if !waits => {
                 if let Closing::Retry(retry) = closing {
                     sse::write_retry(out, retry);
                 }
                 self.drop_standalone_reader(now, config, connection);
                 ReaderOutput::Finished
             }
-            (_, None) => {
+            (_, None | Some(_)) => {
                 if !begun && out.is_empty() {
                     out.extend_from_slice(sse::COMMENT);
                 }
@@ -289,6 +312,9 @@ impl<X> Session<X> {
         config: &SessionConfig,
         connection: ConnectionKey,
     ) -> Disconnect {
+        if self.leave_resuming(connection) {
+            return Disconnect::Done;
+        }
         let key = match connection.place {
             Place::Request(key) => key,
             Place::Standalone => {
@@ -333,15 +359,16 @@ impl<X> Session<X> {
     fn detach(&mut self, now: Timestamp, config: &SessionConfig, key: Key) {
         let Some(stream) = self.streams.get_mut(key) else { return };
         stream.reader = None;
-        stream.attached = stream.attached.wrapping_add(1);
+        stream.attached = stream.issue();
         stream.detached = Some(now);
         stream.pause = None;
         if stream.is_known() {
             stream.log.settle();
             self.expect_kept(config);
         } else {
-            let unread = std::mem::take(&mut stream.log);
+            let (unread, number) = (std::mem::take(&mut stream.log), stream.number);
             self.counters.notes_dropped += unread.notes();
+            self.forget_stored(Place::Request(key), number, &unread);
             self.fail_untaken_at(Place::Request(key));
         }
         if let Some(timeout) = config.detached_timeout {
@@ -361,18 +388,18 @@ impl<X> Session<X> {
         let keep = self.has_ids(config);
         let mut taken_one = false;
         let output = loop {
-            let log = match place {
-                Place::Request(key) => self.streams.get_mut(key).map(|stream| &mut stream.log),
-                Place::Standalone => self.standalone.as_mut().map(|standalone| &mut standalone.log),
-            };
-            let Some(log) = log.filter(|log| log.has_unread()) else { break ReaderOutput::Pending };
+            let log = log_of(&mut self.streams, &mut self.standalone, place);
+            let Some(log) = log.filter(|log| log.has_ready()) else { break ReaderOutput::Pending };
             if !out.is_empty() && out.len() >= limit {
                 break ReaderOutput::Ready;
             }
             let Some(taken) = log.take(now, keep) else { break ReaderOutput::Pending };
             taken_one = true;
             let id = taken.sequence.map(|sequence| EventId { stream: self.number_of(place), sequence });
-            sse::write_message(out, id, &taken.data);
+            match id {
+                Some(id) if taken.data.is_empty() => sse::write_priming(out, id, config.retry),
+                _ => sse::write_message(out, id, &taken.data),
+            }
             if let Some(id) = &taken.request {
                 self.mark_taken(id);
             }
@@ -380,7 +407,18 @@ impl<X> Session<X> {
         if taken_one && keep {
             self.expect(now.saturating_add(config.log_age));
         }
-        output
+        if self.desk.is_none() {
+            return output;
+        }
+        self.tend_store(now, config, place);
+        self.read_back(now, config, place);
+        // The store may have been found silent just now.
+        let ready = |log: &mut Log| log.has_ready();
+        if log_of(&mut self.streams, &mut self.standalone, place).is_some_and(ready) {
+            ReaderOutput::Ready
+        } else {
+            output
+        }
     }
 
     fn drop_standalone_reader(&mut self, now: Timestamp, config: &SessionConfig, connection: ConnectionKey) {
@@ -411,10 +449,8 @@ impl<X> Session<X> {
     /// Where no connection can come any more, nothing waits for one.
     pub(super) fn give_up_standalone(&mut self) {
         let over = self.draining || self.is_over();
-        let Some(standalone) = self.standalone.as_ref().filter(|standalone| over && standalone.readers.is_empty())
-        else {
-            return;
-        };
+        let is_left = |standalone: &&Box<Standalone>| standalone.readers.is_empty() && !standalone.log.has_resuming();
+        let Some(standalone) = self.standalone.as_ref().filter(|_| over).filter(is_left) else { return };
         self.counters.notes_dropped += standalone.log.notes();
         self.standalone = None;
         self.fail_untaken_at(Place::Standalone);

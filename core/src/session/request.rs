@@ -86,6 +86,7 @@ impl<X> Session<X> {
             open,
             reader: Some(Reader::Held { mode, until: window.map(|window| now.saturating_add(window)) }),
             attached: 0,
+            issued: 0,
             number: 0,
             answers: 0,
             detached: None,
@@ -163,6 +164,9 @@ impl<X> Session<X> {
             }
             Some(Reader::Streaming { .. }) | None => {}
         }
+        if let Some((now, config)) = keep {
+            self.tend_store(now, config, Place::Request(key.stream));
+        }
         self.fail_outgoing_of(key);
         self.effects.push_back(Effect::WakeCall(key));
         self.after_answer(key, keep);
@@ -191,6 +195,7 @@ impl<X> Session<X> {
             kept.forget(stream.number);
         }
         self.counters.notes_dropped += stream.log.notes();
+        self.forget_stored(Place::Request(key), stream.number, &stream.log);
         self.fail_untaken_at(Place::Request(key));
     }
 }

@@ -13,6 +13,7 @@ use crate::config::SessionConfig;
 use crate::id::EventId;
 use crate::outcome::Outcome;
 use crate::session::sorted::SortedMap;
+use crate::session::store::{StoredEvent, log_of};
 use crate::session::stream::{Closing, ConnectionKey, Pause, Place, Reader, RequestKey, RequestStream};
 use crate::session::{Effect, Kind, LARGE, Session};
 use crate::slab::Key;
@@ -72,6 +73,11 @@ impl<X> Session<X> {
         config.resume && self.kind == Kind::Session
     }
 
+    /// Whether events are kept in a store.
+    pub(super) fn has_store(&self, config: &SessionConfig) -> bool {
+        config.store && self.has_ids(config)
+    }
+
     /// Whether clients expect the server to end a connection before its stream's end, and then resume it (SEP-1699). They are
     /// told by an event with an id and nothing else at the beginning of each stream.
     pub(super) fn has_polling(&self, config: &SessionConfig) -> bool {
@@ -118,9 +124,9 @@ impl<X> Session<X> {
         config: &SessionConfig,
         after: EventId,
     ) -> Result<ConnectionKey, Outcome> {
-        let kept = self.kept.as_mut().ok_or(Outcome::NotResumable)?;
+        let kept = self.kept.as_ref().ok_or(Outcome::NotResumable)?;
         let key = *kept.numbered.get(&after.stream).ok_or(Outcome::NotResumable)?;
-        let stream = self.streams.get_mut(key).ok_or(Outcome::NotResumable)?;
+        let stream = self.streams.get(key).ok_or(Outcome::NotResumable)?;
         let sequence = after.sequence.get();
         if sequence > stream.log.given() {
             return Err(Outcome::NotResumable);
@@ -131,25 +137,51 @@ impl<X> Session<X> {
                 return Err(Outcome::StreamOver);
             }
         }
-        if !stream.log.reaches(sequence) {
+        let (here, stored) = (stream.log.reaches(sequence), stream.log.is_stored_after(sequence));
+        if !here && !stored {
             return Err(Outcome::NotResumable);
         }
-        stream.log.rewind(sequence);
-        kept.forget_finished(after.stream);
-        if stream.reader.is_some() {
-            let old = ConnectionKey { place: Place::Request(key), attached: stream.attached };
-            self.effects.push_back(Effect::WakeConnection(old));
+        let Some(attached) = self.streams.get_mut(key).map(RequestStream::issue) else {
+            return Err(Outcome::NotResumable);
+        };
+        let place = Place::Request(key);
+        if !here {
+            return self.resume_from_store(now, config, place, attached, sequence);
         }
+        self.attach_request(now, config, key, attached, sequence, Vec::new());
+        Ok(ConnectionKey { place, attached })
+    }
+
+    /// A connection reads a request's stream from now on, after this event. `fetched`: what comes next, if it was read back from the store.
+    pub(super) fn attach_request(
+        &mut self,
+        now: Timestamp,
+        config: &SessionConfig,
+        key: Key,
+        attached: u32,
+        after: u64,
+        fetched: Vec<StoredEvent>,
+    ) {
+        let Some(stream) = self.streams.get_mut(key) else { return };
+        // The newest wins: one that came earlier and still waits for the store does not take the stream from it.
+        let earlier = stream.log.depot.as_mut().and_then(|depot| depot.resuming.take());
+        let earlier = earlier.map(|earlier| ConnectionKey { place: Place::Request(key), attached: earlier.attached });
+        self.effects.extend(earlier.map(Effect::WakeConnection));
+        stream.log.rewind(after);
+        stream.log.fetch(fetched);
+        if let Some(kept) = &mut self.kept {
+            kept.forget_finished(stream.number);
+        }
+        self.effects.extend(stream.connection(key).map(Effect::WakeConnection));
         if stream.detached.take().is_some() {
             self.effects.push_back(Effect::Release);
         }
-        stream.attached = stream.attached.wrapping_add(1);
+        stream.attached = attached;
         stream.pause = None;
         stream.reader = Some(Reader::Streaming { begun: false, since: now, moved: now });
-        let connection = ConnectionKey { place: Place::Request(key), attached: stream.attached };
         // A stream that has finished was kept as a whole; now its events are of their own age again.
         self.expect_kept(config);
-        Ok(connection)
+        self.tend_store(now, config, Place::Request(key));
     }
 
     /// A connection of a request's stream begins to stream now, and may have to be ended one day.
@@ -172,14 +204,24 @@ impl<X> Session<X> {
         stream.number
     }
 
+    /// A stream begins, or has a reader: where there is a store it takes what was said, and before that the event that a stream begins with.
+    pub(super) fn begin_stored(&mut self, now: Timestamp, config: &SessionConfig, place: Place, prime: bool) {
+        if !self.has_store(config) {
+            return;
+        }
+        if prime
+            && self.has_polling(config)
+            && let Some(log) = log_of(&mut self.streams, &mut self.standalone, place)
+        {
+            log.push_priming();
+        }
+        self.tend_store(now, config, place);
+    }
+
     /// Writes the event that a stream begins with.
     pub(super) fn prime(&mut self, config: &SessionConfig, place: Place, out: &mut BytesMut) {
         let stream = self.number_of(place);
-        let log = match place {
-            Place::Request(key) => self.streams.get_mut(key).map(|stream| &mut stream.log),
-            Place::Standalone => self.standalone.as_mut().map(|standalone| &mut standalone.log),
-        };
-        if let Some(log) = log {
+        if let Some(log) = log_of(&mut self.streams, &mut self.standalone, place) {
             sse::write_priming(out, EventId { stream, sequence: log.number() }, config.retry);
         }
     }
@@ -222,7 +264,7 @@ impl<X> Session<X> {
             return;
         };
         stream.reader = None;
-        stream.attached = stream.attached.wrapping_add(1);
+        stream.attached = stream.issue();
         stream.detached = None;
         stream.pause = None;
         stream.log.settle();

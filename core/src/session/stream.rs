@@ -48,6 +48,8 @@ pub(super) struct RequestStream {
     pub(super) open: u32,
     pub(super) reader: Option<Reader>,
     pub(super) attached: u32,
+    /// The last number that a connection has got, be it one that still waits to read.
+    pub(super) issued: u32,
     /// Its number in event ids, once it has given one out; 0 before.
     pub(super) number: u64,
     /// How many of its requests were answered, be it with an error of ours.
@@ -150,6 +152,18 @@ impl Members {
 impl RequestStream {
     pub(super) const fn is_json(&self) -> bool {
         matches!(self.reader, Some(Reader::Held { mode: ResponseMode::Json, .. }))
+    }
+
+    /// The connection that reads it.
+    pub(super) fn connection(&self, key: Key) -> Option<ConnectionKey> {
+        let place = Place::Request(key);
+        self.reader.as_ref().map(|_| ConnectionKey { place, attached: self.attached })
+    }
+
+    /// A number for a new connection.
+    pub(super) fn issue(&mut self) -> u32 {
+        self.issued = self.issued.wrapping_add(1);
+        self.issued
     }
 
     /// Whether its client knows of an event of it, after which it can be resumed.

@@ -12,6 +12,7 @@ mod resume;
 mod routing;
 mod sessionless;
 mod standalone;
+mod store;
 mod timeouts;
 
 use std::time::Duration;
