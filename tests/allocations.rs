@@ -190,7 +190,12 @@ impl Site {
                 Effect::Alarm(at) => self.table.set_alarm(key, at),
                 Effect::Established => self.table.handle_initialized(NOW, key, ProtocolVersion::V2025_11_25),
                 Effect::WakeConnection(_) => {}
-                effect => panic!("{effect:?}"),
+                effect @ (Effect::AskStore
+                | Effect::End(_)
+                | Effect::Release
+                | Effect::WakeAnswer(_)
+                | Effect::WakeApp
+                | Effect::WakeCall(_)) => panic!("{effect:?}"),
             }
         }
         self.table.handle_response_finished(NOW, key);

@@ -429,8 +429,8 @@ impl Server {
                 Effect::Release => self.table.handle_response_finished(now, key),
                 Effect::WakeCall(request) => self.app.cancel(key, Some(request)),
                 Effect::WakeConnection(connection) => self.woken.extend(self.connections.get(&(key, connection))),
-                // This app asks its clients nothing, and has no task that could sleep.
-                Effect::WakeAnswer(_) | Effect::WakeApp => {}
+                // Events are kept in memory. This app asks its clients nothing, and has no task that could sleep.
+                Effect::AskStore | Effect::WakeAnswer(_) | Effect::WakeApp => {}
             }
         }
         if self.sessions.get(&key).is_some_and(Session::is_drained) {

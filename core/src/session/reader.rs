@@ -449,8 +449,8 @@ impl<X> Session<X> {
     /// Where no connection can come any more, nothing waits for one.
     pub(super) fn give_up_standalone(&mut self) {
         let over = self.draining || self.is_over();
-        let is_left = |standalone: &&Box<Standalone>| standalone.readers.is_empty() && !standalone.log.has_resuming();
-        let Some(standalone) = self.standalone.as_ref().filter(|_| over).filter(is_left) else { return };
+        let is_left = |standalone: &&Standalone| standalone.readers.is_empty() && !standalone.log.has_resuming();
+        let Some(standalone) = self.standalone.as_deref().filter(|_| over).filter(is_left) else { return };
         self.counters.notes_dropped += standalone.log.notes();
         self.standalone = None;
         self.fail_untaken_at(Place::Standalone);
