@@ -32,6 +32,77 @@
 //! # }
 //! ```
 //!
+//! # Embedding
+//!
+//! The manager is a value, and `Clone`, `Send` and `Sync`: keep it where your server keeps its state, serve
+//! [`Manager::service`] on a route, and use the rest from anywhere. It installs no signal handler, and spawns nothing before it is
+//! started. [`Builder::build`] checks all settings and names the one that is wrong ([`core::ConfigError`]).
+//!
+//! | wish | how |
+//! | --- | --- |
+//! | hear of sessions that open and close | [`Builder::hooks`] |
+//! | numbers | [`Manager::stats`] |
+//! | look at sessions | [`Manager::list`], [`Manager::list_of`] a principal, [`Manager::find`] by fingerprint, [`Manager::session`] by key |
+//! | tell clients something | [`Manager::notify`], [`Manager::notify_all`], [`Manager::notify_all_of`] a principal |
+//! | end sessions | [`Manager::close`], [`Manager::close_because`], [`Manager::close_all_of`] a principal |
+//! | end all | [`Manager::shutdown`] |
+//!
+//! ```
+//! # #[cfg(feature = "tokio")]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//!
+//! use sessile::app::{Demo, SessionInfo};
+//! use sessile::core::ReapReason;
+//! use sessile::{Builder, Hooks, Principal, runtime::tokio::Tokio};
+//!
+//! struct Log;
+//!
+//! impl Hooks for Log {
+//!     fn closed(&self, session: &SessionInfo, reason: ReapReason) {
+//!         println!("{} is over: {}", session.fingerprint(), reason.as_str());
+//!     }
+//! }
+//!
+//! let manager = Builder::new(Tokio::current()).handler(Demo::new()).hooks(Log).build()?;
+//! manager.start()?;
+//! let service = manager.service()?; // for a route of your server; answers any `http::Request`
+//!
+//! for session in manager.list() {
+//!     println!("{} of {}, open for {:?}", session.fingerprint, session.principal, session.age);
+//!     manager.notify(session.key, "notifications/message", &serde_json::json!({ "level": "info", "data": "hello" }))?;
+//! }
+//! // Whoever wants to hear of it does, in sessions and in subscriptions alike.
+//! manager.notify_all("notifications/tools/list_changed", &())?;
+//! manager.close_all_of(&Principal::named("mallory"));
+//!
+//! // Calls may go on for ten seconds, and apps have two to return.
+//! manager.shutdown(Duration::from_secs(10), Duration::from_secs(2)).await?;
+//! # drop(service);
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "tokio"))]
+//! # fn main() {}
+//! ```
+//!
+//! The example `embedded` is a whole server of that kind.
+//!
+//! # Spans
+//!
+//! Each message that an app sees is a `tracing` span of level `INFO` and target `sessile::mcp`, by the OpenTelemetry conventions for MCP
+//! servers: `otel.name`, `mcp.method.name`, `mcp.protocol.version`, `jsonrpc.request.id`, `gen_ai.tool.name` and so on, and `error.type`
+//! if it fails. A call of a [`app::Handler`] runs in its span; an [`app::App`] gets the span of a request from
+//! [`app::Sender::span`]. Its parent is the span that the service is polled in. Members of a batch (2025-03-26) have spans only where
+//! the app is called; the list of tools that is asked for here to check headers has one too.
+//!
+//! - There is no `mcp.session.id`: whoever knows a session's id, and is of its principal, can use the session. `sessile.session` is its
+//!   fingerprint, which names it in logs too.
+//! - `mcp.resource.uri` is without user information, query and fragment, which may hold credentials, and what a client chooses is cut.
+//! - The trace context of a client, `traceparent` and its like in `params._meta` (SEP-414; 2026-07-28, basic, `_meta`), goes to the app
+//!   unchanged, and is not read here. The header `traceparent` is for the HTTP server around.
+//! - Where no subscriber wants them, spans cost nothing but a look at that.
+//!
 //! # Sockets that are not ours
 //!
 //! Mounted in a server of your own, the service answers but the sockets are yours. Set `TCP_NODELAY`, or small answers wait for the

@@ -47,6 +47,13 @@ impl Body {
     }
 }
 
+/// One piece: for answers of your own, beside those of the service.
+impl<T: Into<Bytes>> From<T> for Body {
+    fn from(bytes: T) -> Self {
+        Self::whole(bytes.into())
+    }
+}
+
 impl http_body::Body for Body {
     type Data = Bytes;
     type Error = Infallible;
