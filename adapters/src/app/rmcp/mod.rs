@@ -145,6 +145,11 @@ use super::{App, AppError, AppLink, SessionInfo};
 ///
 /// rmcp spawns tasks and needs timers, so it runs in the tokio runtime whose context [`App::run`] is polled in, or else in the one given to
 /// [`RmcpApp::tokio`]. Without either each session fails with an [`AppError::Start`].
+///
+/// # Logs
+///
+/// rmcp writes several events at info for each session, and for each request in the modern era; at debug, messages with all that is in
+/// them. A filter such as `info,rmcp=warn` keeps them out.
 pub struct RmcpApp<S> {
     factory: Factory<S>,
     eras: Eras,

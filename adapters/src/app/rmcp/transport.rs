@@ -77,7 +77,9 @@ impl LinkTransport {
             Ok(read) => return Some(read),
             Err(error) => error,
         };
-        tracing::debug!(session = %self.sender.session().fingerprint(), %error, "a message of the client can't be read");
+        // The error's text may hold what the client has said, which is for nobody's log.
+        let session = self.sender.session().fingerprint();
+        tracing::debug!(%session, at = error.column(), "a message of the client can't be read");
         match message.kind() {
             MessageKind::Request(request) => {
                 answer(&self.sender, &request.id, INVALID_PARAMS, &format!("Invalid params: {error}"));
