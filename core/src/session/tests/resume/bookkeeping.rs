@@ -209,8 +209,9 @@ fn when_a_stuck_reader_is_cut_off_the_next_reads_only_what_is_new() {
 fn a_reader_that_has_not_begun_is_not_stuck() {
     let mut rig = Rig::resuming_with(SessionConfig { log_count: 2, ..resumable() });
     let get = rig.get();
-    rig.wait(Duration::from_secs(60));
-    for _ in 0..4 {
+    rig.says(CHANGED);
+    rig.wait(Duration::from_secs(10));
+    for _ in 0..3 {
         rig.says(CHANGED);
     }
     assert_eq!((rig.session.streams_open(), rig.session.counters().notes_dropped), (1, 2));
