@@ -14,7 +14,7 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
-use crate::runtime::tokio::{Signals, program};
+use crate::runtime::program::{self, Signals};
 
 /// Whether this process is the one that inherits all others.
 pub(super) fn is_needed() -> bool {

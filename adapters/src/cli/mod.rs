@@ -34,7 +34,8 @@ use self::warden::Warden;
 use crate::app::stdio::{Stdio, StdioConfig};
 use crate::app::{Backend, Demo};
 use crate::http::BearerTokens;
-use crate::runtime::tokio::{Signals, Tokio, program};
+use crate::runtime::program::{self, Signals};
+use crate::runtime::{Net, Processes};
 use crate::{Builder, Manager};
 
 /// Runs the program with this process's arguments and environment.
@@ -128,8 +129,8 @@ fn say(mut to: impl Write, line: &str) {
 }
 
 /// Serves what the settings say, until a signal. The error is one line.
-async fn run(
-    runtime: Tokio,
+async fn run<R: Net + Processes>(
+    runtime: R,
     settings: Settings,
     tokens: Option<BearerTokens>,
     log: Log,
@@ -163,9 +164,9 @@ async fn run(
     }
 }
 
-async fn run_manager<B: Backend>(
-    runtime: Tokio,
-    manager: Manager<Tokio, B>,
+async fn run_manager<R: Net, B: Backend>(
+    runtime: R,
+    manager: Manager<R, B>,
     settings: Settings,
     tokens: Option<BearerTokens>,
     stop: Duration,

@@ -25,7 +25,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use crate::app::stdio::GroupWatcher;
-use crate::runtime::tokio::program;
+use crate::runtime::program;
 
 /// The argument that makes a warden of the program.
 const ARGUMENT: &str = "--warden";

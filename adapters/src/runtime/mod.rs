@@ -34,6 +34,9 @@ pub mod tokio;
 
 #[cfg(feature = "hyper")]
 pub use self::socket::{Socket, TcpOrUnix};
+/// What the program runs on is chosen here alone.
+#[cfg(feature = "cli")]
+pub(crate) use self::tokio::program;
 
 /// A clock, timers and tasks: all that the manager and the HTTP service need.
 ///

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::time::Duration;
 
+pub(crate) use super::Signals;
 use super::Tokio;
 
 /// How long tasks that don't end by themselves are waited for when the program is done.
