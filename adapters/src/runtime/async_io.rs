@@ -29,6 +29,33 @@ pub use self::process::{AsyncIoDescriptor, AsyncIoReactor};
 #[cfg(unix)]
 pub use self::signals::Signals;
 
+/// Counts what a task finds to do in a row, and lets others have a turn.
+///
+/// tokio interrupts a task that always finds something; async-io does not, and a peer that floods us would have a thread to itself.
+#[cfg(any(feature = "hyper", feature = "stdio"))]
+#[derive(Debug, Default)]
+struct InARow(u32);
+
+#[cfg(any(feature = "hyper", feature = "stdio"))]
+impl InARow {
+    const MOST: u32 = 32;
+
+    /// Pending now and then, though there may be something to do; the task is woken at once.
+    fn poll_turn(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if self.0 < Self::MOST {
+            return Poll::Ready(());
+        }
+        self.0 = 0;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Counts what was found.
+    const fn count<T>(&mut self, found: &Poll<T>) {
+        self.0 = if found.is_ready() { self.0 + 1 } else { 0 };
+    }
+}
+
 /// The clock of the system, from an epoch of its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {

@@ -2,7 +2,31 @@
 //!
 //! async-std is discontinued upstream (RUSTSEC-2025-0052) and gets no more repairs; its authors point to smol. The binding stays
 //! for programs that stand on it. Tasks go to its executor; timers, sockets, child processes and signals are those of
-//! async-io, which is maintained, which async-std itself stands on, and which the [`smol`](super) binding shares.
+//! async-io, which is maintained, which async-std itself stands on, and which the binding of smol shares.
+//!
+//! ```no_run
+//! use sessile::app::Demo;
+//! # #[cfg(feature = "hyper")]
+//! use sessile::http::{ServeConfig, serve};
+//! use sessile::runtime::async_std::{AsyncStd, Signals};
+//! use sessile::Builder;
+//!
+//! # #[cfg(feature = "hyper")]
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let runtime = AsyncStd::global();
+//!     let manager = Builder::new(runtime.clone()).handler(Demo::new()).build()?;
+//!     manager.start()?;
+//!     let listener = std::net::TcpListener::bind("127.0.0.1:8080")?;
+//!     let mut signals = Signals::listen()?;
+//!     let signal = async move {
+//!         signals.next().await;
+//!     };
+//!     async_std::task::block_on(serve(runtime, listener, manager.service()?.path("/mcp"), ServeConfig::default(), signal))?;
+//!     Ok(())
+//! }
+//! # #[cfg(not(feature = "hyper"))]
+//! # fn main() {}
+//! ```
 
 use std::future::Future;
 #[cfg(any(feature = "hyper", feature = "stdio"))]

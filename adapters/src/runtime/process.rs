@@ -102,7 +102,7 @@ fn start_noticed_by<R: Reactor>(
     let mut process = command.spawn()?;
     match bind(&mut process, exit) {
         Ok((exit, stdin, stdout, stderr)) => {
-            Ok(Started { child: Leader { process, exit, reaped: false }, stdin, stdout, stderr })
+            Ok(Started { child: Leader { process, exit, exited: false, reaped: false }, stdin, stdout, stderr })
         }
         Err(error) => {
             // Out of descriptors, most likely. It has hardly begun to live, so this does not wait for long.
@@ -139,6 +139,8 @@ fn nonblocking<D: Descriptor>(fd: OwnedFd, interest: Interest) -> io::Result<D> 
 pub struct Leader<R: Reactor> {
     process: process::Child,
     exit: Exit<R>,
+    /// It has been seen to have exited.
+    exited: bool,
     reaped: bool,
 }
 
@@ -178,13 +180,16 @@ where
     }
 
     fn poll_exited(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.reaped {
+        if self.exited || self.reaped {
             return Poll::Ready(Ok(()));
         }
         match &mut self.exit {
-            // It stays ready.
             #[cfg(target_os = "linux")]
-            Exit::Descriptor(fd) => fd.poll_io(cx, |_| Ok(((), Left::Unknown))),
+            Exit::Descriptor(fd) => {
+                ready!(fd.poll_io(cx, |_| Ok(((), Left::Unknown))))?;
+                self.exited = true;
+                Poll::Ready(Ok(()))
+            }
             Exit::Signal(signal) => loop {
                 let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
                 match rustix::process::waitid(WaitId::Pid(Pid::from_child(&self.process)), look) {

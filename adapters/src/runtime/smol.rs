@@ -2,6 +2,30 @@
 //!
 //! Tasks go to smol's global executor, or to one of your own. Timers, sockets, child processes and signals are those of async-io,
 //! whose reactor smol's `block_on` drives.
+//!
+//! ```no_run
+//! use sessile::app::Demo;
+//! # #[cfg(feature = "hyper")]
+//! use sessile::http::{ServeConfig, serve};
+//! use sessile::runtime::smol::{Signals, Smol};
+//! use sessile::Builder;
+//!
+//! # #[cfg(feature = "hyper")]
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let runtime = Smol::global();
+//!     let manager = Builder::new(runtime.clone()).handler(Demo::new()).build()?;
+//!     manager.start()?;
+//!     let listener = std::net::TcpListener::bind("127.0.0.1:8080")?;
+//!     let mut signals = Signals::listen()?;
+//!     let signal = async move {
+//!         signals.next().await;
+//!     };
+//!     smol::block_on(serve(runtime, listener, manager.service()?.path("/mcp"), ServeConfig::default(), signal))?;
+//!     Ok(())
+//! }
+//! # #[cfg(not(feature = "hyper"))]
+//! # fn main() {}
+//! ```
 
 use std::fmt;
 use std::future::Future;

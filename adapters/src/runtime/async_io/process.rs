@@ -12,6 +12,7 @@ use async_io::Async;
 use async_signal::Signal;
 use futures_core::Stream;
 
+use super::InARow;
 use crate::runtime::process::{ChildSignals, Descriptor, Interest, Left, Reactor};
 
 /// The reactor of async-io.
@@ -30,11 +31,12 @@ pub struct AsyncIoDescriptor {
     interest: Interest,
     /// Whether there may be something, as far as we know. Asking the reactor again costs a system call.
     ready: bool,
+    found: InARow,
 }
 
 impl Descriptor for AsyncIoDescriptor {
     fn watch(fd: OwnedFd, interest: Interest) -> io::Result<Self> {
-        Ok(Self { fd: Async::new_nonblocking(fd)?, interest, ready: false })
+        Ok(Self { fd: Async::new_nonblocking(fd)?, interest, ready: false, found: InARow::default() })
     }
 
     fn get(&self) -> &OwnedFd {
@@ -45,6 +47,19 @@ impl Descriptor for AsyncIoDescriptor {
         &mut self,
         cx: &mut Context<'_>,
         mut io: impl FnMut(&OwnedFd) -> io::Result<(T, Left)>,
+    ) -> Poll<io::Result<T>> {
+        ready!(self.found.poll_turn(cx));
+        let found = self.poll_found(cx, &mut io);
+        self.found.count(&found);
+        found
+    }
+}
+
+impl AsyncIoDescriptor {
+    fn poll_found<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        io: &mut impl FnMut(&OwnedFd) -> io::Result<(T, Left)>,
     ) -> Poll<io::Result<T>> {
         loop {
             if !self.ready {
@@ -76,5 +91,26 @@ impl ChildSignals for async_signal::Signals {
             Some(signal) => Poll::Ready(signal.map(drop)),
             None => Poll::Ready(Err(io::Error::other("the runtime delivers no more signals"))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::task::Waker;
+
+    use super::*;
+
+    #[test]
+    fn a_flood_leaves_others_a_turn() {
+        let (reader, mut writer) = io::pipe().expect("a pipe");
+        writer.write_all(&[0; 100]).expect("it fits");
+        let mut reader = AsyncIoDescriptor::watch(reader.into(), Interest::Read).expect("a reactor");
+        async_io::block_on(std::future::poll_fn(|cx| reader.poll_io(cx, |_| Ok(((), Left::Unknown))))).expect("ready");
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut poll = || reader.poll_io(&mut cx, |_| Ok(((), Left::Unknown))).is_ready();
+        // One was found above.
+        let pauses: Vec<_> = (1..100).filter(|_| !poll()).collect();
+        assert_eq!(pauses, [32, 65, 98]);
     }
 }
