@@ -16,7 +16,8 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response, Version};
+use http::header::CONTENT_LENGTH;
+use http::{Method, Request, Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::rt::{Executor, Sleep};
@@ -124,6 +125,7 @@ pub(super) struct Multiplexed<S>(pub(super) S);
 impl<S, B> Service<Request<Incoming>> for Multiplexed<S>
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+    B: Body<Data = Bytes>,
 {
     type Response = Response<Pieces<B>>;
     type Error = Infallible;
@@ -131,7 +133,9 @@ where
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let multiplexed = request.version() == Version::HTTP_2;
-        MultiplexedCall { call: self.0.call(request), multiplexed }
+        // hyper leaves this out of HTTP/1.1 alone, and clients of HTTP/2 reset the stream.
+        let unsent = multiplexed && request.method() == Method::HEAD;
+        MultiplexedCall { call: self.0.call(request), multiplexed, unsent }
     }
 }
 
@@ -140,20 +144,25 @@ pin_project! {
         #[pin]
         call: F,
         multiplexed: bool,
+        unsent: bool,
     }
 }
 
 impl<F, B> Future for MultiplexedCall<F>
 where
     F: Future<Output = Result<Response<B>, Infallible>>,
+    B: Body<Data = Bytes>,
 {
     type Output = Result<Response<Pieces<B>>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let multiplexed = *this.multiplexed;
-        let Ok(response) = ready!(this.call.poll(cx));
-        Poll::Ready(Ok(response.map(|body| Pieces { body, rest: Bytes::new(), multiplexed })))
+        let (multiplexed, unsent) = (*this.multiplexed, *this.unsent);
+        let Ok(mut response) = ready!(this.call.poll(cx));
+        if unsent && let Some(length) = response.body().size_hint().exact() {
+            response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| length.into());
+        }
+        Poll::Ready(Ok(response.map(|body| Pieces { body, rest: Bytes::new(), multiplexed, unsent })))
     }
 }
 
@@ -164,6 +173,8 @@ pin_project! {
         body: B,
         rest: Bytes,
         multiplexed: bool,
+        // Only its length is told: it answers HEAD.
+        unsent: bool,
     }
 }
 
@@ -198,7 +209,7 @@ impl<B: Body<Data = Bytes>> Body for Pieces<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
+        self.unsent || self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -99,6 +99,19 @@ async fn both_versions_share_a_socket_and_streams_share_a_connection() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_to_head_has_no_body() {
+    let server = server(ServeConfig::default());
+    let client = Client::connect(&server).await;
+    for path in ["/hello", "/big"] {
+        let request = Request::head(format!("http://localhost{path}")).body(()).unwrap();
+        let mut requests = client.requests.clone().ready().await.unwrap();
+        let answer = requests.send_request(request, true).unwrap().0.await.unwrap();
+        assert_ne!(answer.headers()["content-length"], "0", "{path}");
+        assert_eq!(text(answer.into_body()).await.unwrap(), "", "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_first_head_has_one_deadline() {
     let server = server(ServeConfig::default());
     let start = Instant::now();
