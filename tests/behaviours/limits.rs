@@ -98,7 +98,12 @@ pub(crate) async fn what_waits_for_a_reader_is_bounded(world: World) {
 }
 
 pub(crate) async fn a_reader_that_does_not_read_is_cut_off(world: World) {
-    let site = world.site_with(|config| config.session.resume = true);
+    // All of it is kept for the reader, and is more than any window.
+    let site = world.site_with(|config| {
+        config.session.resume = true;
+        config.session.log_count = 20_000;
+        config.session.log_bytes = 64 << 20;
+    });
     let id = site.open().await;
     let mut stalled = site.post(&id, &request(1, "flood")).await;
     assert_eq!(stalled.head().await, 200);

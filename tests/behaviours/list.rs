@@ -13,11 +13,12 @@ macro_rules! behaviours {
         behaviours!(@stack tokio_sockets TokioSockets [$($module $name $(($needs))?,)*]);
         behaviours!(@stack smol_sockets SmolSockets [$($module $name $(($needs))?,)*]);
         behaviours!(@stack async_std_sockets AsyncStdSockets [$($module $name $(($needs))?,)*]);
+        behaviours!(@stack http2 Http2 [$($module $name $(($needs))?,)*]);
         behaviours!(@stack axum Axum [$($module $name $(($needs))?,)*]);
 
         /// The stacks, as they are called in the names of tests.
-        const STACKS: [&str; 6] =
-            ["simulated", "tokio_paused", "tokio_sockets", "smol_sockets", "async_std_sockets", "axum"];
+        const STACKS: [&str; 7] =
+            ["simulated", "tokio_paused", "tokio_sockets", "smol_sockets", "async_std_sockets", "http2", "axum"];
     };
     (@stack $stack:ident $type:ident [$($module:ident $name:ident $(($needs:ident))?,)*]) => {
         mod $stack {
@@ -81,7 +82,7 @@ behaviours! {
     limits::a_body_that_does_not_come_is_given_up(Time),
     limits::what_waits_for_a_reader_is_bounded,
     limits::a_reader_that_does_not_read_is_cut_off(OurConnections),
-    limits::a_connection_that_asks_nothing_is_closed(OurConnections),
+    limits::a_connection_that_asks_nothing_is_closed(OneExchange),
     owners::a_foreign_session_is_as_unknown_as_none,
     owners::everybody_has_their_own,
     refusals::hosts_and_origins_are_checked,

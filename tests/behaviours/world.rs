@@ -12,6 +12,7 @@ use sessile::Stats;
 use sessile::http::ServeConfig;
 use sessile_core::{Config, Eras};
 use sessile_tests::line::{Exchange, Lost, Sending};
+use sessile_tests::pure::Upload;
 
 use crate::fixture::Seen;
 
@@ -25,6 +26,17 @@ pub(crate) struct World(pub(crate) Arc<dyn Host>);
 pub(crate) trait Host: Send + Sync {
     /// Starts a server.
     fn serve(&self, setup: Setup) -> Running;
+
+    /// Whether such a request can be sent at all. Not every version of HTTP can say everything.
+    fn carries(&self, request: &Request<Upload>) -> bool {
+        let _ = request;
+        true
+    }
+
+    /// Whether heads can speak of their connection.
+    fn has_connection_headers(&self) -> bool {
+        true
+    }
 
     /// Sends a request on a connection of its own, or on a stream of its own where a connection has many.
     fn send(&self, to: SocketAddr, request: Request<Sending>) -> Boxed<Result<Exchange, Lost>>;

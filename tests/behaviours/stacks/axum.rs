@@ -26,8 +26,10 @@ use crate::world::{Boxed, Host, Running, Setup, World};
 pub(crate) struct Axum;
 
 impl Stack for Axum {
-    const LACKS: &[(Needs, &str)] =
-        &[(Needs::OurConnections, "connections are axum's here, and have no deadlines of ours")];
+    const LACKS: &[(Needs, &str)] = &[
+        (Needs::OneExchange, "connections are axum's here, and have no deadlines of ours"),
+        (Needs::OurConnections, "connections are axum's here, and have no deadlines of ours"),
+    ];
 
     fn run(behaviour: fn(World) -> Boxed<()>) {
         paused(async move { behaviour(World(Arc::new(AxumHost(AxumFront::default())))).await });

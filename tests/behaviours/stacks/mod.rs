@@ -1,12 +1,14 @@
 //! The stacks: what a server is made of, and how its clients reach it. One file each.
 
 mod axum;
+mod http2;
 mod memory;
 mod server;
 mod simulated;
 mod sockets;
 
 pub(crate) use axum::Axum;
+pub(crate) use http2::Http2;
 pub(crate) use memory::TokioPaused;
 pub(crate) use simulated::Simulated;
 pub(crate) use sockets::{AsyncStdSockets, SmolSockets, TokioSockets};
@@ -27,6 +29,8 @@ pub(crate) trait Stack {
 pub(crate) enum Needs {
     /// Nothing that is not everywhere.
     Nothing,
+    /// Connections that sessile serves itself with one exchange at a time, and virtual time to see their deadlines.
+    OneExchange,
     /// Connections that sessile serves itself, and virtual time to see their deadlines.
     OurConnections,
     /// Virtual time.

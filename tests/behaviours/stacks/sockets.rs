@@ -26,10 +26,8 @@ pub(crate) struct SmolSockets;
 /// hyper on async-std, with sockets.
 pub(crate) struct AsyncStdSockets;
 
-const REAL: &[(Needs, &str)] = &[
-    (Needs::OurConnections, "time is real here; the stacks with connections in memory run it"),
-    (Needs::Time, "time is real here; the stacks with connections in memory run it"),
-];
+const REAL: &[(Needs, &str)] = &[(Needs::OneExchange, WHY), (Needs::OurConnections, WHY), (Needs::Time, WHY)];
+const WHY: &str = "time is real here; the stacks with connections in memory run it";
 
 impl Stack for TokioSockets {
     const LACKS: &[(Needs, &str)] = REAL;
