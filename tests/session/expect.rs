@@ -72,6 +72,15 @@ impl Bench {
         format!("id: {number}-{}\nretry: 1000\ndata: \n\n", log.given)
     }
 
+    /// What a connection begins with that has nothing to read.
+    fn expect_beginning(&mut self, dest: Dest) -> String {
+        let position = self.model.log(dest).position();
+        if position == 0 || !self.model.polls() {
+            return ":\n\n".to_owned();
+        }
+        format!("id: {}-{position}\nretry: 1000\ndata: \n\n", self.model.number(dest))
+    }
+
     pub(super) fn expect_frames(&mut self, at: usize, number: usize, limit: usize) -> (String, ReaderOutput) {
         let request = &mut self.model.requests[at];
         let Reader::Streaming { begun, since, .. } = request.reader else {
@@ -91,6 +100,9 @@ impl Bench {
         if !at_once && self.expect_events(dest, limit, &mut out) {
             return (out, ReaderOutput::Ready);
         }
+        if !begun && out.is_empty() {
+            out = self.expect_beginning(dest);
+        }
         if let Some((at_once, retry)) = pause
             && (open || at_once)
         {
@@ -99,8 +111,6 @@ impl Bench {
                 self.model.detach(self.now, at);
                 return (out, ReaderOutput::Detached);
             }
-        } else if !begun && out.is_empty() {
-            out.push_str(":\n\n");
         }
         if open {
             return (out, ReaderOutput::Pending);
@@ -124,10 +134,10 @@ impl Bench {
         if newest && self.expect_events(Dest::Get, limit, &mut out) {
             return (out, ReaderOutput::Ready);
         }
+        if !begun && out.is_empty() {
+            out = self.expect_beginning(Dest::Get);
+        }
         let Some(come_back) = closing else {
-            if !begun && out.is_empty() {
-                out.push_str(":\n\n");
-            }
             return (out, ReaderOutput::Pending);
         };
         if let Some(retry) = come_back {

@@ -178,14 +178,14 @@ impl Read for Answer {
         headers.get(name).map(|value| value.to_str().expect("visible characters").to_owned())
     }
 
-    /// The messages of a stream, or the one of a JSON body.
+    /// The messages of a stream, or the one of a JSON body. Events without data only tell where the client is.
     fn messages(&self) -> Vec<Value> {
         let json = |text: &str| serde_json::from_str(text).expect("JSON");
         let text = self.text();
         if self.header("content-type").as_deref() == Some("application/json") {
             return vec![json(&text)];
         }
-        text.lines().filter_map(|line| line.strip_prefix("data: ")).map(json).collect()
+        text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| !data.is_empty()).map(json).collect()
     }
 }
 

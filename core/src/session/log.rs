@@ -188,6 +188,17 @@ impl Log {
         Some(Taken { data: logged.data.clone(), sequence: logged.sequence, request })
     }
 
+    /// The number of the event behind which the cursor is. `None` if nothing was given out up to there.
+    pub(super) fn position(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.next().map_or(self.given, |next| next - 1))
+    }
+
+    /// The number of what the reader gets next, if it has one.
+    fn next(&self) -> Option<u64> {
+        let first = || self.entries.get(self.read).and_then(|logged| logged.sequence).map(NonZeroU64::get);
+        self.behind().map(|behind| behind + 1).or_else(first)
+    }
+
     /// Gives out a number for an event without a message, which nobody ever needs again.
     pub(super) fn number(&mut self) -> NonZeroU64 {
         self.given += 1;
@@ -231,9 +242,7 @@ impl Log {
 
     /// Whether what the reader gets next was given to another before.
     pub(super) fn is_rereading(&self) -> bool {
-        let given = self.given();
-        let first = self.entries.get(self.read).and_then(|logged| logged.sequence).map(NonZeroU64::get);
-        self.behind().map(|behind| behind + 1).or(first).is_some_and(|first| first <= given)
+        self.next().is_some_and(|next| next <= self.given())
     }
 
     /// Takes a request of the app back out, if nobody was given it.

@@ -232,10 +232,13 @@ impl<X> Session<X> {
             let waits = self.streams.get(key).is_some_and(|stream| stream.log.has_unread());
             if output != ReaderOutput::Pending || waits {
                 if !begun && out.is_empty() {
-                    out.extend_from_slice(sse::COMMENT);
+                    self.write_beginning(config, connection.place, out);
                 }
                 return output;
             }
+        }
+        if !begun && out.is_empty() {
+            self.write_beginning(config, connection.place, out);
         }
         match pause {
             Some(pause) if !over || pause.at_once => {
@@ -248,18 +251,10 @@ impl<X> Session<X> {
                 ReaderOutput::Detached
             }
             _ if over => {
-                if !begun && out.is_empty() {
-                    out.extend_from_slice(sse::COMMENT);
-                }
                 self.finish_stream(key, Some((now, config)));
                 ReaderOutput::Finished
             }
-            _ => {
-                if !begun && out.is_empty() {
-                    out.extend_from_slice(sse::COMMENT);
-                }
-                ReaderOutput::Pending
-            }
+            _ => ReaderOutput::Pending,
         }
     }
 
@@ -285,6 +280,9 @@ impl<X> Session<X> {
         }
         let output =
             if carrier { self.take_frames(now, config, connection, out, limit) } else { ReaderOutput::Pending };
+        if output == ReaderOutput::Pending && !begun && out.is_empty() {
+            self.write_beginning(config, connection.place, out);
+        }
         let waits = carrier && self.standalone.as_ref().is_some_and(|standalone| standalone.log.has_unread());
         match (output, closing) {
             (ReaderOutput::Ready, _) => ReaderOutput::Ready,
@@ -295,12 +293,7 @@ impl<X> Session<X> {
                 self.drop_standalone_reader(now, config, connection);
                 ReaderOutput::Finished
             }
-            (_, None | Some(_)) => {
-                if !begun && out.is_empty() {
-                    out.extend_from_slice(sse::COMMENT);
-                }
-                ReaderOutput::Pending
-            }
+            (_, None | Some(_)) => ReaderOutput::Pending,
         }
     }
 

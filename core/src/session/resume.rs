@@ -226,6 +226,20 @@ impl<X> Session<X> {
         }
     }
 
+    /// Writes what a connection begins with that has nothing to read yet: a comment, or where its client is. Clients look for
+    /// that in the last connection alone, so one that ended without an id would be the last that they resume.
+    pub(super) fn write_beginning(&mut self, config: &SessionConfig, place: Place, out: &mut BytesMut) {
+        let primes = self.has_polling(config);
+        let log = log_of(&mut self.streams, &mut self.standalone, place);
+        match log.and_then(|log| log.position()).filter(|_| primes) {
+            Some(sequence) => {
+                let stream = self.number_of(place);
+                sse::write_priming(out, EventId { stream, sequence }, config.retry);
+            }
+            None => out.extend_from_slice(sse::COMMENT),
+        }
+    }
+
     /// More waits for the reader of this stream than may. One that has stalled is cut off: its client expects that, and can come
     /// back for what is there then. For one that is merely behind for a moment, notes have to go; so too for one whose client
     /// knows of no event, after which it could come back.

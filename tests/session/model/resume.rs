@@ -50,6 +50,12 @@ impl Log {
         self.items.iter().position(|item| !self.is_read(item))
     }
 
+    /// After which event a client can be told to come back.
+    pub(in super::super) fn position(&self) -> u64 {
+        let next = self.next_unread().map_or(0, |at| self.items[at].id);
+        if next == 0 { self.given } else { next - 1 }
+    }
+
     /// The next message, and whether nobody had got it before.
     pub(in super::super) fn take(&mut self, now: Timestamp, keep: bool) -> (Item, bool) {
         let at = self.next_unread().expect("something is there");
