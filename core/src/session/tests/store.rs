@@ -102,6 +102,7 @@ impl Stored {
     }
 }
 
+// R109, R113
 #[test]
 fn a_reader_gets_an_event_once_the_store_has_it() {
     let mut store = Stored::new();
@@ -271,6 +272,7 @@ fn a_resume_that_the_store_fails_leaves_everything_as_it_was() {
     }
 }
 
+// R116
 #[test]
 fn what_a_store_gives_back_is_checked() {
     let long = "x".repeat(100);
