@@ -238,7 +238,7 @@ fn a_resume_waits_for_what_the_store_has() {
     assert_eq!(store.rig.read(old), [progress("1", 3)], "until then the other goes on");
     let read = store.asked.iter().rev().find_map(|request| match request {
         StoreRequest::Read { ticket, .. } => Some(*ticket),
-        _ => None,
+        StoreRequest::Append { .. } | StoreRequest::Forget { .. } | StoreRequest::ForgetSession => None,
     });
     let events = vec![event(2, &progress("1", 1)), event(3, &progress("1", 2))];
     store.rig.session.handle_read(store.rig.now, &store.rig.config, read.expect("a read"), StoreRead::Events(events));
