@@ -293,7 +293,7 @@ impl Bench {
         match opened {
             Ok(key) => {
                 let newest = self.heard.get(&Dest::Get).and_then(|heard| heard.events.keys().next_back());
-                let read = after.or(newest.copied()).unwrap_or(0);
+                let read = after.or_else(|| newest.copied()).unwrap_or(0);
                 self.connect(key, Dest::Get, read);
             }
             Err(Outcome::StoreUnavailable) => assert!(!self.settings.reliable),
@@ -322,6 +322,7 @@ impl Bench {
     }
 
     /// A stream whose request is in flight can be resumed wherever the client is, if the store does its work.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "whatever else there is or will be is wrong")]
     fn may_refuse(&self, outcome: &Outcome, open: bool) {
         match outcome {
             Outcome::SessionEnded | Outcome::SessionNotFound => assert!(self.ended || !open, "{outcome:?}"),
@@ -369,7 +370,10 @@ impl Bench {
             StoreRequest::Append { stream, events, .. } if does => self.shelf.append(*stream, events),
             StoreRequest::Forget { stream } if does => self.shelf.forget(*stream),
             StoreRequest::ForgetSession if does => self.shelf.clear(),
-            _ => {}
+            StoreRequest::Append { .. }
+            | StoreRequest::Forget { .. }
+            | StoreRequest::ForgetSession
+            | StoreRequest::Read { .. } => {}
         }
         let Some(key) = ticket(request) else { return };
         let times = if matches!(how, How::Twice) { 2 } else { 1 };
