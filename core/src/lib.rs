@@ -39,6 +39,7 @@
 //! | [`ToolHeaders`] | which parameters of a tool a call repeats in headers | an [`Outcome`], if it doesn't |
 //! | [`SessionTable`] | which sessions exist, whose they are, when they end | [`RequestAction`], [`Reap`] |
 //! | [`session::Session`] | requests in flight and streams of one session | [`session::MessageAction`], [`session::Head`], [`session::Effect`] |
+//! | [`session::StoreRequest`] | what a store outside is asked to keep and to give back of a session's events | [`session::StoreRead`] |
 //! | [`Outcome`] | every answer that is not the app's own: status, headers, body | an `http::Response` |
 //! | [`sse`] | the bytes of events | |
 //!
@@ -58,6 +59,13 @@
 //! 7. When the exchange is over, whatever the way out, [`session::Session::handle_disconnect`] and then
 //!    [`SessionTable::handle_response_finished`] are told. A request that goes on without its connection keeps the exchange until
 //!    [`session::Effect::Release`].
+//!
+//! With [`SessionConfig::store`](config::SessionConfig::store) events are kept in a store that the driver has, so that clients can resume
+//! what no longer is in memory. After [`session::Effect::AskStore`] the driver takes what is asked from
+//! [`session::Session::poll_store_request`] and reports with [`session::Session::handle_stored`] and
+//! [`session::Session::handle_read`], whenever it knows: what is late, fails or can't be right never holds up a stream for longer than
+//! [`SessionConfig::store_timeout`](config::SessionConfig::store_timeout), and costs nothing but resumption. The head of a GET waits too then, in
+//! [`poll_head`](session::Session::poll_head).
 //!
 //! Which eras are served is an argument of the gate, since it may be found out late. A driver that asks its app first does so between the
 //! head and the body, and only where the gate's answer is one of the modern era. The status of an answer in that era is the

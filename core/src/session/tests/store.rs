@@ -534,3 +534,26 @@ fn a_batch_has_a_bound_and_what_is_larger_goes_alone() {
     let notes: Vec<_> = texts.iter().map(|text| log_note(text)).collect();
     assert_eq!(store.rig.read(connection)[1..], notes);
 }
+
+#[test]
+fn memory_is_bounded_whatever_the_store_does() {
+    for how in [Some(true), Some(false), None] {
+        let mut store = Stored::with(|config| (config.log_count, config.store_batch_count) = (10, 4));
+        let connection = store.read_stream();
+        for step in 3..1_000 {
+            store.rig.says(&progress("1", step));
+            assert!(store.memory() <= 10, "{how:?}: {}", store.memory());
+            if let Some(stored) = how
+                && store.asks() != [""; 0]
+            {
+                store.stored(stored);
+            }
+            if step == 500 {
+                store.rig.wait(store.rig.config.store_timeout);
+            }
+        }
+        let dropped = store.rig.session.counters().notes_dropped;
+        assert_eq!(dropped == 0, how == Some(true), "{how:?}: {dropped}");
+        assert_ne!(store.rig.poll(connection).1, ReaderOutput::Finished, "it is sent away at most");
+    }
+}
