@@ -3,9 +3,9 @@
 A driver is an asynchronous context manager `connect(url, wire, inbox)`: it opens a session through the SDK, yields a
 client, and ends the session as the SDK does. The client has
 
-    version, server                      what `initialize` negotiated
+    version                              what was negotiated
     tools()                              names of the tools
-    call(tool, arguments, progress)      (text, is_error); raises what the SDK raises
+    call(tool, arguments, progress)      (text, is_error); raises what the SDK raises; `progress` gets each value
     cancel(request_id)                   tells the server that a call was abandoned, where the SDK does not do so itself
     ping(), level(name), resources(), read(uri), subscribe(uri), prompt(name)
 """
@@ -13,11 +13,12 @@ client, and ends the session as the SDK does. The client has
 import contextlib
 import json
 import pathlib
+import re
 import sys
 
 import anyio
 
-LIMIT = 20  # seconds for one check
+LIMIT = 40  # seconds for one check
 ANSWER = "Ada Lovelace"  # what the client says when the server asks it something
 ROOT = "file:///srv/interop"
 VERSION = "2025-11-25"
@@ -79,6 +80,11 @@ class Exchange:
     @property
     def streams(self):
         return self.headers.get("content-type", "").startswith("text/event-stream")
+
+    @property
+    def event_ids(self):
+        """Ids of the events that carry a message; others only tell where the client is."""
+        return re.findall(rb"^id: *(\S+)\ndata: *\S", self.body, re.MULTILINE)
 
 
 class Wire:
@@ -194,7 +200,7 @@ async def check_cancel(client, wire, step):
     async with anyio.create_task_group() as tasks:
 
         async def abandoned():
-            await client.call(step["tool"], step["arguments"], lambda: seen.append(1))
+            await client.call(step["tool"], step["arguments"], seen.append)
 
         tasks.start_soon(abandoned)
         await until(lambda: seen, "the first progress of the call")
@@ -213,27 +219,14 @@ async def check_cancel(client, wire, step):
     await client.ping()
 
 
-async def run_session(report, profile, client, wire, inbox, connect, url, httpx):
-    """The checks that need an open session."""
-    with report.check("initialize"):
-        opened = wire.find("POST", "initialize")[-1]
-        expect(client.version == VERSION, "negotiated", client.version)
-        expect(opened.status == 200 and opened.headers.get(SESSION), "no session id came with", opened.status)
-        told = lambda: [e.status for e in wire.find("POST", "notifications/initialized")]
-        await until(lambda: told() == [202], "202 for notifications/initialized")
-
-    with report.check("GET stream"):
-        await until(lambda: any(e.streams and e.status == 200 for e in wire.find("GET")), "the GET stream is open")
-
+async def run_features(report, profile, client, inbox, wire=None, modern=False):
+    """What works in either era, and through anything that stands between client and server."""
     with report.check("tools"):
         missing = set(profile["tools"]) - set(await client.tools())
         expect(not missing, "missing", sorted(missing))
 
     with report.check("call"):
         await call(client, profile["call"])
-
-    with report.check("ping"):
-        await client.ping()
 
     with report.check("error"):
         try:
@@ -260,25 +253,29 @@ async def run_session(report, profile, client, wire, inbox, connect, url, httpx)
             wrong = {n: text for n, text in texts.items() if text != f"{step['prefix']}number {n}"}
             expect(not wrong, "answers went astray:", wrong)
 
-    if level := profile.get("level"):
+    if not modern:
+        with report.check("ping"):
+            await client.ping()
+
+    if (level := profile.get("level")) and not modern:
         with report.check("logging level"):
             await client.level(level)
 
     if step := profile.get("progress"):
         with report.check("progress"):
             seen = []
-            await call(client, step, lambda: seen.append(1))
+            await call(client, step, seen.append)
             expect(len(seen) >= step["at_least"], len(seen), "progress notifications before the result")
-            expect(wire.carried("POST", "notifications/progress"), "not on the stream of the call")
+            expect(not wire or wire.carried("POST", "notifications/progress"), "not on the stream of the call")
 
-    if step := profile.get("log"):
+    if (step := profile.get("log")) and not modern:
         with report.check("log messages"):
             before = inbox.count("notifications/message")
             await call(client, step)
             enough = before + step["at_least"]
             await until(lambda: inbox.count("notifications/message") >= enough, f"{step['at_least']} log messages")
 
-    if step := profile.get("standalone"):
+    if (step := profile.get("standalone")) and not modern:
         with report.check("GET notifications"):
             if uri := step.get("subscribe"):
                 await client.subscribe(uri)
@@ -286,7 +283,7 @@ async def run_session(report, profile, client, wire, inbox, connect, url, httpx)
             await call(client, step)
             enough = before + step["at_least"]
             await until(lambda: inbox.count(step["method"]) >= enough, f"{step['at_least']} of {step['method']}")
-            expect(wire.carried("GET", step["method"]), "not on the GET stream")
+            expect(not wire or wire.carried("GET", step["method"]), "not on the GET stream")
 
     if profile.get("resources"):
         with report.check("resources"):
@@ -314,6 +311,21 @@ async def run_session(report, profile, client, wire, inbox, connect, url, httpx)
     if step := profile.get("sampling"):
         with report.check("sampling"):
             await call(client, {**step, "contains": ANSWER})
+
+
+async def run_session(report, profile, client, wire, inbox, connect, url, httpx):
+    """The checks that need an open session."""
+    with report.check("initialize"):
+        opened = wire.find("POST", "initialize")[-1]
+        expect(client.version == VERSION, "negotiated", client.version)
+        expect(opened.status == 200 and opened.headers.get(SESSION), "no session id came with", opened.status)
+        told = lambda: [e.status for e in wire.find("POST", "notifications/initialized")]
+        await until(lambda: told() == [202], "202 for notifications/initialized")
+
+    with report.check("GET stream"):
+        await until(lambda: any(e.streams and e.status == 200 for e in wire.find("GET")), "the GET stream is open")
+
+    await run_features(report, profile, client, inbox, wire)
 
     if step := profile.get("cancel"):
         with report.check("cancel"):
@@ -351,6 +363,41 @@ async def run_session(report, profile, client, wire, inbox, connect, url, httpx)
         expect(not odd, "unexpected answers:", odd)
 
 
+def resumed(wire):
+    """The GETs that took the stream of a request up again."""
+    return [e for e in wire.find("GET") if "last-event-id" in e.request.headers]
+
+
+async def check_polled(client, step):
+    """A call that takes longer than connections live: its progress and its result arrive, each once and in order."""
+    values = []
+    await call(client, step, values.append)
+    *between, last = [round(value / step["step"], 6) for value in values]
+    expect(between == list(range(1, len(values))), "progress was lost, repeated or out of order:", values)
+    expect(last == round(step["last"] / step["step"], 6), "the last progress is", values[-1])
+    expect(len(values) >= step["at_least"], len(values), "progress notifications before the result")
+
+
+async def run_polled(report, profile, client, wire):
+    """The checks of a session whose server ends the connections of calls (`--poll-after`)."""
+    with report.check("call resumed"):
+        await check_polled(client, profile["polled"])
+        expect(len(resumed(wire)) >= 2, "the stream was resumed", len(resumed(wire)), "times")
+        posted = wire.find("POST", "tools/call")
+        expect(len(posted) == 1, "the call was sent", len(posted), "times")
+        ids = [event for exchange in [*posted, *resumed(wire)] for event in exchange.event_ids]
+        expect(len(ids) == len(set(ids)), "an event came twice:", ids)
+
+    with report.check("quiet call resumed"):
+        # Nothing is said until the result, so connections end without an event of their own.
+        before = len(resumed(wire))
+        await call(client, profile["polled"])
+        expect(len(resumed(wire)) - before >= 2, "the stream was resumed", len(resumed(wire)) - before, "times")
+
+    with report.check("call"):
+        await call(client, profile["call"])
+
+
 async def run_modern(report, profile, client, wire, inbox):
     """The checks of a server without sessions."""
     with report.check("discover"):
@@ -359,42 +406,15 @@ async def run_modern(report, profile, client, wire, inbox):
         expect(first.status == 200, "it was answered with", first.status, bytes(first.body))
         expect(client.version == MODERN_VERSION, "spoken:", client.version)
 
-    with report.check("tools"):
-        missing = set(profile["tools"]) - set(await client.tools())
-        expect(not missing, "missing", sorted(missing))
+    await run_features(report, profile, client, inbox, wire, modern=True)
 
-    with report.check("call"):
-        await call(client, profile["call"])
+    if step := profile.get("polled"):
+        # Nothing can be resumed, so the server leaves the connection alone.
+        with report.check("call on one connection"):
+            await check_polled(client, step)
+            expect(not wire.find("GET"), "something was resumed")
 
-    if "large" in profile:
-        with report.check("large result"):
-            await call(client, profile["large"])
-
-    if "progress" in profile:
-        with report.check("progress"):
-            seen, step = [], profile["progress"]
-            await call(client, step, lambda: seen.append(1))
-            expect(len(seen) >= step["at_least"], len(seen), "progress notifications before the result")
-
-    if profile.get("resources"):
-        with report.check("resources"):
-            uris = await client.resources()
-            expect(uris, "no resource is listed")
-            expect(await client.read(uris[0]), uris[0], "is empty")
-
-    if "elicitation" in profile:
-        with report.check("elicitation"):
-            step = profile["elicitation"]
-            await call(client, {**step, "contains": ANSWER})
-            inbox.accept = False
-            expect(ANSWER not in await call(client, step), "a declined elicitation was answered")
-            expect(inbox.asked.count("elicitation/create") == 2, "asked", inbox.asked)
-
-    if "sampling" in profile:
-        with report.check("sampling"):
-            await call(client, {**profile["sampling"], "contains": ANSWER})
-
-    if "count" in profile["tools"]:
+    if profile.get("sessionless"):
         with report.check("nothing is kept"):
             for _ in range(2):
                 await call(client, {"tool": "count", "arguments": {}, "equals": "1"})
@@ -406,9 +426,8 @@ async def run_modern(report, profile, client, wire, inbox):
         expect(not any(e.headers.get(SESSION) for e in wire.exchanges), "a session id came with an answer")
 
 
-async def run(connect, httpx, url, name, probes):
+async def run(connect, httpx, url, profile, probes):
     """All checks of one client against one server; `probes` says whether the client tries the modern era first."""
-    profile = json.loads(pathlib.Path(__file__).with_name("profiles.json").read_text())[name]
     report, wire, inbox = Report(), Wire(httpx), Inbox()
     opened, modern = False, probes and profile.get("modern")
     try:
@@ -416,6 +435,8 @@ async def run(connect, httpx, url, name, probes):
             opened = True
             if modern:
                 await run_modern(report, profile, client, wire, inbox)
+            elif profile.get("polled"):
+                await run_polled(report, profile, client, wire)
             else:
                 if probes:
                     with report.check("fallback"):
@@ -437,6 +458,10 @@ async def run(connect, httpx, url, name, probes):
     return 1 if report.failed else 0
 
 
+def load_profile(file, name):
+    return json.loads(pathlib.Path(file).read_text())[name]
+
+
 def main(connect, httpx, probes=False):
-    url, name = sys.argv[1:3]
-    sys.exit(anyio.run(run, connect, httpx, url, name, probes))
+    url, profiles, name = sys.argv[1:4]
+    sys.exit(anyio.run(run, connect, httpx, url, load_profile(profiles, name), probes))

@@ -1,4 +1,4 @@
-"""drain.py URL PROFILE PID: opens a session, starts a call, sends SIGTERM to the program and awaits the answer.
+"""drain.py URL PROFILES SERVER PID: opens a session, starts a call, sends SIGTERM to the program and awaits the answer.
 
 Prints `ok CHECK` or `fail CHECK: reason` lines. Whether the program and its children are gone is checked by `run`.
 """
@@ -12,9 +12,9 @@ import sys
 import time
 import urllib.parse
 
-url, name, pid = sys.argv[1:]
+url, profiles, name, pid = sys.argv[1:]
 target = urllib.parse.urlsplit(url)
-profile = json.loads(pathlib.Path(__file__).with_name("profiles.json").read_text())[name]
+profile = json.loads(pathlib.Path(profiles).read_text())[name]
 headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 opening = {
     "protocolVersion": "2025-11-25",
