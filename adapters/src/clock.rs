@@ -1,4 +1,4 @@
-//! The runtime's clock and timers behind one object, for those parts of an app that must not depend on the runtime's type.
+//! The runtime's clock, timers and tasks behind one object, for those parts that must not depend on the runtime's type.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,6 +10,7 @@ use crate::runtime::Runtime;
 pub(crate) trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
     fn sleep_until(&self, at: Timestamp) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>);
 }
 
 pub(crate) struct RuntimeClock<R>(pub(crate) R);
@@ -21,5 +22,9 @@ impl<R: Runtime> Clock for RuntimeClock<R> {
 
     fn sleep_until(&self, at: Timestamp) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(self.0.timer_at(at))
+    }
+
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        self.0.spawn(task);
     }
 }

@@ -10,6 +10,7 @@
 //! | [`Hooks`] | what you are told of the life of the sessions |
 //! | [`http`] | [`http::McpService`], a `tower_service::Service` for any body, and `serve` on sockets of our own |
 //! | [`runtime`] | what is needed of an async runtime, and its bindings |
+//! | [`store`] | where events can be kept for clients that come back, beside a bounded part in memory |
 //!
 //! # A server in a few lines
 //!
@@ -134,6 +135,7 @@ pub mod http;
 mod manager;
 mod principal;
 pub mod runtime;
+pub mod store;
 mod trace;
 
 pub use manager::{

@@ -2,6 +2,7 @@
 //!
 //! Owns the lifecycle and the one reaper. It installs no signal handler and spawns nothing before it is started.
 
+pub(crate) mod asking;
 pub(crate) mod cell;
 pub(crate) mod client;
 pub(crate) mod hooks;
@@ -31,9 +32,10 @@ use sessile_core::{Config, ConfigError, Eras, Gate, Timestamp};
 pub use stats::{RefusedCounts, RequestCounts, Stats};
 
 use crate::app::{App, Backend, Calls, Handler, Tasks};
-use crate::clock::RuntimeClock;
+use crate::clock::{Clock, RuntimeClock};
 use crate::http::{McpService, Tools};
 use crate::runtime::{Runtime, Timer, timeout_at};
+use crate::store::{AnyStore, EventStore};
 
 /// Serves one app to many clients, each in a session of its own.
 ///
@@ -98,12 +100,14 @@ pub struct Builder<R, B = ()> {
     eras: Eras,
     hooks: HookSet,
     runtime: R,
+    store: Option<Arc<dyn AnyStore>>,
 }
 
 impl<R: Runtime> Builder<R> {
     /// Begins to build a manager on this runtime.
     pub fn new(runtime: R) -> Self {
-        Self { backend: (), config: Config::default(), eras: Eras::BOTH, hooks: HookSet::default(), runtime }
+        let (config, hooks) = (Config::default(), HookSet::default());
+        Self { backend: (), config, eras: Eras::BOTH, hooks, runtime, store: None }
     }
 
     /// Serves a server that answers message by message.
@@ -117,8 +121,8 @@ impl<R: Runtime> Builder<R> {
     }
 
     fn with<B>(self, backend: B) -> Builder<R, B> {
-        let Self { backend: (), config, eras, hooks, runtime } = self;
-        Builder { backend, config, eras, hooks, runtime }
+        let Self { backend: (), config, eras, hooks, runtime, store } = self;
+        Builder { backend, config, eras, hooks, runtime, store }
     }
 }
 
@@ -137,6 +141,17 @@ impl<R: Runtime, B> Builder<R, B> {
     #[must_use]
     pub fn hooks(mut self, hooks: impl Hooks) -> Self {
         self.hooks = HookSet(Some(Arc::new(hooks)));
+        self
+    }
+
+    /// Keeps the events of the sessions in this store, so that streams can be resumed beyond what fits in memory. Only where streams can be
+    /// resumed at all, see [`SessionConfig::resume`](sessile_core::config::SessionConfig::resume). Default: none; a bounded part of each stream
+    /// is kept in memory.
+    ///
+    /// Shutting down does not wait until the store has forgotten what is over.
+    #[must_use]
+    pub fn event_store(mut self, store: impl EventStore) -> Self {
+        self.store = Some(Arc::new(store));
         self
     }
 }
@@ -167,11 +182,15 @@ impl<R: Runtime, B: Backend> Builder<R, B> {
         } else {
             self.config.session.detached_timeout = self.config.table.idle_timeout;
         }
-        let clock = Arc::new(RuntimeClock(self.runtime.clone()));
+        self.config.session.store = self.store.is_some();
+        let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(self.runtime.clone()));
+        let asking = self.store.map(|store| asking::asking(store, Arc::clone(&clock)));
         let gate = Gate::new(&self.config.gate)?;
-        let hub = |counted, hooks| Hub::new(&self.config, counted, hooks, clock.clone()).map(Arc::new);
-        let subscriptions = hub(Counted::Subscriptions, HookSet::default())?;
-        let (hub, requests) = (hub(Counted::Sessions, self.hooks)?, hub(Counted::Requests, HookSet::default())?);
+        let hub =
+            |counted, hooks, asking| Hub::new(&self.config, counted, hooks, asking, Arc::clone(&clock)).map(Arc::new);
+        let subscriptions = hub(Counted::Subscriptions, HookSet::default(), None)?;
+        let requests = hub(Counted::Requests, HookSet::default(), None)?;
+        let hub = hub(Counted::Sessions, self.hooks, asking)?;
         let phase = AtomicU8::new(BUILT);
         let shared = Shared {
             backend: self.backend,
@@ -239,7 +258,7 @@ impl<R: Runtime, B: Backend> Manager<R, B> {
         }
         let runtime = &self.shared.runtime;
         let hubs = self.shared.hubs();
-        let _end = hubs.map(|hub| EndOnDrop(hub));
+        let _end = hubs.map(EndOnDrop);
         hubs.iter().for_each(|hub| hub.begin_shutdown());
         let until = |time| runtime.now().saturating_add(time);
         // Each is asked, so that each knows whom to wake.
@@ -261,7 +280,7 @@ impl<R: Runtime, B: Backend> Manager<R, B> {
 }
 
 /// Ends what is left, whoever still waits for it: sessions end, apps are told, the reaper stops.
-struct EndOnDrop<'a, S>(&'a Hub<S>);
+struct EndOnDrop<'a, S>(&'a Arc<Hub<S>>);
 
 impl<S> Drop for EndOnDrop<'_, S> {
     fn drop(&mut self) {
@@ -273,7 +292,7 @@ impl<S> Drop for EndOnDrop<'_, S> {
 impl<R: Runtime, B: Backend> Drop for Shared<R, B> {
     /// Nobody can be served any more.
     fn drop(&mut self) {
-        drop(self.hubs().map(|hub| EndOnDrop(hub)));
+        drop(self.hubs().map(EndOnDrop));
     }
 }
 

@@ -34,5 +34,6 @@ mod shutdown;
 mod socket;
 mod spans;
 mod stateless;
+mod store;
 mod streams;
 mod tools;

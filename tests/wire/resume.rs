@@ -20,11 +20,11 @@ use crate::raw::{Read as _, Site, app, drain, handler, pass, settle};
 use crate::row::{get, post};
 use crate::socket::{Client, bytes_of};
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
 /// Tells a client of the first event where it is.
 const PLACE: &str = "id: 1-1\nretry: 1000\ndata: \n\n";
 
-fn resumable() -> Config {
+pub(crate) fn resumable() -> Config {
     let mut config = Config::default();
     config.session.resume = true;
     config
@@ -32,7 +32,7 @@ fn resumable() -> Config {
 
 /// Says much about a request, or sends its client away.
 #[derive(Clone)]
-struct Wordy;
+pub(crate) struct Wordy;
 
 impl Handler for Wordy {
     type State = ();
@@ -68,18 +68,18 @@ impl Handler for Wordy {
     }
 }
 
-fn call(id: u32, method: &str) -> String {
+pub(crate) fn call(id: u32, method: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"}}"#)
 }
 
-fn resume(session: &str, after: &str) -> Request<Upload> {
+pub(crate) fn resume(session: &str, after: &str) -> Request<Upload> {
     let mut request = get(session);
     request.headers_mut().insert("last-event-id", HeaderValue::from_str(after).expect("an id"));
     request
 }
 
 /// Events of a text, each with its id.
-fn events(text: &str) -> Vec<(String, Value)> {
+pub(crate) fn events(text: &str) -> Vec<(String, Value)> {
     let field = |event: &str, name: &str| event.lines().find_map(|line| Some(line.strip_prefix(name)?.to_owned()));
     let events = text.split_inclusive("\n\n").filter(|event| event.ends_with("\n\n"));
     let events = events.filter_map(|event| Some((field(event, "id: ")?, field(event, "data: ")?)));
@@ -88,9 +88,9 @@ fn events(text: &str) -> Vec<(String, Value)> {
 
 /// The client's side of a stream: what it has, and where it is.
 #[derive(Default)]
-struct Have {
-    last: String,
-    messages: Vec<Value>,
+pub(crate) struct Have {
+    pub(crate) last: String,
+    pub(crate) messages: Vec<Value>,
 }
 
 impl Have {
@@ -99,7 +99,7 @@ impl Have {
         self.messages.extend((!data.is_null()).then_some(data));
     }
 
-    fn is_complete(&self) {
+    pub(crate) fn is_complete(&self) {
         let numbers: Vec<_> = self.messages.iter().filter_map(|message| message["params"]["number"].as_u64()).collect();
         assert!(numbers.iter().copied().eq(0..300), "{numbers:?}");
         assert_eq!(self.messages.len(), 301);
@@ -107,16 +107,16 @@ impl Have {
     }
 }
 
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, below: u64) -> u64 {
+    pub(crate) fn below(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % below
     }
 
     /// Fifty places where a connection breaks, after so many messages.
-    fn breaks(&mut self) -> Vec<usize> {
+    pub(crate) fn breaks(&mut self) -> Vec<usize> {
         let mut breaks: Vec<usize> = (0..50).map(|_| self.below(300) as usize).collect();
         breaks.sort_unstable();
         breaks
@@ -124,7 +124,7 @@ impl Random {
 }
 
 /// Reads until the client has so many messages, which may be in the middle of what arrived, or until the end.
-async fn read(body: Body, have: &mut Have, enough: usize) -> bool {
+pub(crate) async fn read(body: Body, have: &mut Have, enough: usize) -> bool {
     let mut body = pin!(body);
     while have.messages.len() < enough {
         let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await else { return true };

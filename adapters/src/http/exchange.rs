@@ -163,7 +163,7 @@ impl<S> Call<S> {
 
     /// Hands the reply to the session.
     fn complete<'a>(
-        hub: &Hub<S>,
+        hub: &Arc<Hub<S>>,
         cell: &'a Arc<Cell<S>>,
         request: Option<RequestKey>,
         reply: Reply,
@@ -432,8 +432,28 @@ impl<R: Runtime, S: Send + Sync + 'static> Events for EventReader<R, S> {
     }
 }
 
-/// Opens a stream for GET. Its head leaves at once, with a first byte.
-pub(super) fn stream<R: Runtime, S: Send + Sync + 'static>(runtime: R, connection: Connection<S>) -> Response<Body> {
+/// Opens a stream for GET. Its head leaves at once, with a first byte; or once the store has found what its client has missed.
+pub(super) async fn resume<R: Runtime, S: Send + Sync + 'static>(
+    runtime: R,
+    mut connection: Connection<S>,
+) -> Response<Body> {
+    let head = std::future::poll_fn(|cx| {
+        let (hub, cell) = (connection.hub(), connection.cell());
+        let mut inner = cell.lock();
+        let head = inner.session.poll_head(hub.now(), &hub.config.session, connection.key);
+        if matches!(head, Head::Hold { .. }) {
+            inner.connections.register(connection.key, cx.waker());
+        } else {
+            inner.connections.take(connection.key);
+        }
+        hub.settle(cell, inner);
+        if matches!(head, Head::Hold { .. }) { Poll::Pending } else { Poll::Ready(head) }
+    })
+    .await;
+    if let Head::Refuse(outcome) = head {
+        connection.finished = true;
+        return outcome.respond(None).map(Body::whole);
+    }
     event_stream(Body::events(Box::new(EventReader::new(runtime, connection, Bytes::new(), Alarm::new()))))
 }
 

@@ -25,7 +25,7 @@ use tracing::Span;
 
 use super::authenticate::{Authenticate, CredentialsError};
 use super::body::Body;
-use super::exchange::{Answer, Call, Connection, era_of, stream, take_in};
+use super::exchange::{Answer, Call, Connection, era_of, resume, take_in};
 use super::read::{ReadError, discard, read_body};
 use super::tools;
 use crate::app::sealed::Sealed;
@@ -143,7 +143,7 @@ async fn answer<R: Runtime, B: Backend, Q: http_body::Body + Send>(
         },
         HeadAction::Get(get) => match hub.route(get.session, &principal) {
             Err(rejection) => rejection.outcome().respond(None).map(Body::whole),
-            Ok((ticket, _)) => open_stream(&shared, ticket, &get),
+            Ok((ticket, _)) => open_stream(&shared, ticket, &get).await,
         },
         HeadAction::Post(post) => {
             let live = match post.look_up() {
@@ -255,7 +255,7 @@ fn with_close(parts: &Parts, mut response: Response<Body>) -> Response<Body> {
     response
 }
 
-fn open_stream<R: Runtime, B: Backend>(
+async fn open_stream<R: Runtime, B: Backend>(
     shared: &Shared<R, B>,
     ticket: Ticket<State<B>>,
     get: &GetHead,
@@ -265,12 +265,14 @@ fn open_stream<R: Runtime, B: Backend>(
         Some(LastEventId::Position(id)) => Some(id),
         Some(LastEventId::Unreadable) => return Outcome::NotResumable.respond(None).map(Body::whole),
     };
-    let cell = Arc::clone(&ticket.cell);
-    let mut inner = cell.lock();
-    let opened = inner.session.open_get(shared.hub.now(), &shared.hub.config.session, position);
-    shared.hub.settle(&cell, inner);
+    let opened = {
+        let mut inner = ticket.cell.lock();
+        let opened = inner.session.open_get(shared.hub.now(), &shared.hub.config.session, position);
+        shared.hub.settle(&ticket.cell, inner);
+        opened
+    };
     match opened {
-        Ok(key) => stream(shared.runtime.clone(), Connection::new(ticket, key)),
+        Ok(key) => resume(shared.runtime.clone(), Connection::new(ticket, key)).await,
         Err(outcome) => outcome.respond(None).map(Body::whole),
     }
 }

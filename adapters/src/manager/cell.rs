@@ -5,13 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use http::request::Parts;
-use sessile_core::session::{ConnectionKey, Delivery, Effect, EndReason, Kind, RequestKey, ServerRequestKey, Session};
+use sessile_core::session::{
+    ConnectionKey, Delivery, Effect, EndReason, Kind, RequestKey, ServerRequestKey, Session, StoreRequest,
+};
 use sessile_core::{Fingerprint, Message, MessageKind, ProtocolVersion, Response, SessionId, SessionKey, Timestamp};
 
+use super::asking::AskingSide;
 use super::client::ClientInfo;
 use super::hooks::{Initialized, Told};
 use super::totals::{Added, Totals};
 use crate::principal::Principal;
+use crate::store::SessionName;
 use crate::trace::{self, Spans};
 
 /// What is known of a session, without its secret id.
@@ -71,6 +75,8 @@ pub(crate) struct Inner {
     added: Added,
     /// How many alarms the session has asked for.
     alarms: u64,
+    /// What it takes to ask the store, once something is asked.
+    asking: Option<Box<AskingSide>>,
     /// Who waits for a message of the client, or for the end: the app, or calls that answer nothing.
     app: Wakers<usize>,
     pub(crate) answers: Wakers<ServerRequestKey>,
@@ -91,6 +97,7 @@ impl<S> Cell<S> {
             told: Told::default(),
             added: Added::new(kind),
             alarms: 0,
+            asking: None,
             app: Wakers::default(),
             answers: Wakers::default(),
             calls: Wakers::default(),
@@ -119,6 +126,27 @@ impl<S> Cell<S> {
     /// Who the client says it is, once it was introduced.
     pub(super) fn client(&self) -> Option<&ClientInfo> {
         self.client.get()
+    }
+
+    /// The name of the session for the store, from now on; `None` if a task asks for it already.
+    pub(crate) fn begin_asking(&self, name: impl FnOnce() -> [u8; 16]) -> Option<SessionName> {
+        let mut inner = self.lock();
+        let asking = inner.asking.get_or_insert_with(|| {
+            Box::new(AskingSide { name: SessionName::new(name(), self.info.fingerprint), busy: false })
+        });
+        (!std::mem::replace(&mut asking.busy, true)).then(|| asking.name.clone())
+    }
+
+    /// The next thing to ask of the store. After `None` nobody asks until [`Self::begin_asking`].
+    pub(crate) fn next_store_request(&self) -> Option<StoreRequest> {
+        let mut inner = self.lock();
+        let request = inner.session.poll_store_request();
+        if request.is_none()
+            && let Some(asking) = &mut inner.asking
+        {
+            asking.busy = false;
+        }
+        request
     }
 
     /// The negotiated revision, once it is known.
@@ -150,6 +178,8 @@ pub(crate) struct Todo {
     pub(crate) released: u32,
     /// The spans of requests that have ended without an answer of their app.
     cancelled: Vec<tracing::Span>,
+    /// There is something to ask of the store.
+    pub(crate) store: bool,
     wake: Vec<Waker>,
 }
 
@@ -195,8 +225,10 @@ impl Inner {
                     todo.alarm = Some(Alarm { number: self.alarms, at });
                     None
                 }
-                // Only where the settings of the session say that there is a store.
-                Effect::AskStore => None,
+                Effect::AskStore => {
+                    todo.store |= self.asking.as_ref().is_none_or(|asking| !asking.busy);
+                    None
+                }
                 Effect::End(reason) => {
                     todo.end = todo.end.or(Some(reason));
                     None

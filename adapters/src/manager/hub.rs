@@ -15,6 +15,7 @@ use sessile_core::table::{
 use sessile_core::{Config, ConfigError, FingerprintKey, Outcome, ProtocolVersion, SessionId, SessionKey, Timestamp};
 use tracing::{debug, info, warn};
 
+use super::asking::Asking;
 use super::cell::{Cell, Inner, SessionInfo, Todo};
 use super::hooks::HookSet;
 use super::tables::Tables;
@@ -27,6 +28,8 @@ pub(crate) struct Hub<S> {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) config: Config,
     pub(crate) hooks: HookSet,
+    /// Asks the store, if there is one.
+    asking: Option<Asking<S>>,
     pub(crate) totals: Totals,
     pub(super) fingerprints: FingerprintKey,
     tables: Mutex<Tables<S>>,
@@ -73,6 +76,7 @@ impl<S> Hub<S> {
         config: &Config,
         counted: Counted,
         hooks: HookSet,
+        asking: Option<Asking<S>>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ConfigError> {
         let table = SessionTable::new(match counted {
@@ -85,6 +89,7 @@ impl<S> Hub<S> {
             clock,
             config: config.clone(),
             hooks,
+            asking,
             totals: Totals::default(),
             fingerprints: FingerprintKey::from_bytes(random_bytes()),
             tables: Mutex::new(Tables::new(table)),
@@ -194,7 +199,7 @@ impl<S> Hub<S> {
     }
 
     /// Gives exchanges of a session back.
-    pub(crate) fn finish(&self, key: SessionKey, count: u32) {
+    pub(crate) fn finish(self: &Arc<Self>, key: SessionKey, count: u32) {
         let now = self.now();
         let mut tables = self.lock();
         for _ in 0..count {
@@ -216,7 +221,7 @@ impl<S> Hub<S> {
     }
 
     /// Does what the effects of a call of the session ask for. Takes the lock of the session, to give it up first.
-    pub(crate) fn settle(&self, cell: &Arc<Cell<S>>, mut inner: MutexGuard<'_, Inner>) {
+    pub(crate) fn settle(self: &Arc<Self>, cell: &Arc<Cell<S>>, mut inner: MutexGuard<'_, Inner>) {
         let mut todo = inner.take_effects(&self.totals);
         let version = inner.session.version();
         drop(inner);
@@ -224,7 +229,7 @@ impl<S> Hub<S> {
     }
 
     /// The table first, then the hooks, the wakers last: whatever a client may rely on when it hears an answer exists by then.
-    fn carry_out(&self, cell: &Arc<Cell<S>>, todo: &mut Todo, version: Option<ProtocolVersion>) {
+    fn carry_out(self: &Arc<Self>, cell: &Arc<Cell<S>>, todo: &mut Todo, version: Option<ProtocolVersion>) {
         if todo.concerns_the_table() {
             let key = cell.info.key;
             if todo.established || todo.alarm.is_some() {
@@ -251,7 +256,17 @@ impl<S> Hub<S> {
         if let Some(initialized) = todo.initialized.take() {
             self.hooks.initialized(cell, &initialized);
         }
+        self.ask_store(cell, todo);
         todo.wake();
+    }
+
+    /// Somebody asks the store what the session has to ask.
+    fn ask_store(self: &Arc<Self>, cell: &Arc<Cell<S>>, todo: &Todo) {
+        if todo.store
+            && let Some(asking) = &self.asking
+        {
+            asking(self, cell);
+        }
     }
 
     /// A task of an app has begun.
@@ -260,7 +275,7 @@ impl<S> Hub<S> {
     }
 
     /// A task of an app has ended, and its session with it.
-    pub(crate) fn task_ended(&self, cell: &Cell<S>, result: Result<(), AppError>) {
+    pub(crate) fn task_ended(self: &Arc<Self>, cell: &Cell<S>, result: Result<(), AppError>) {
         let exit = match result {
             Ok(()) => TaskExit::Finished,
             Err(error) => {
@@ -279,20 +294,20 @@ impl<S> Hub<S> {
     }
 
     /// The app of a session is gone, so the session is.
-    pub(crate) fn exit(&self, key: SessionKey, exit: TaskExit) {
+    pub(crate) fn exit(self: &Arc<Self>, key: SessionKey, exit: TaskExit) {
         let now = self.now();
         self.reap_with(|table| table.handle_task_exited(now, key, exit));
     }
 
     /// The client ended it, or left before it began, or whoever runs the server wants it to end. Whether it was live.
-    pub(crate) fn close(&self, key: SessionKey, reason: CloseReason) -> bool {
+    pub(crate) fn close(self: &Arc<Self>, key: SessionKey, reason: CloseReason) -> bool {
         let now = self.now();
         self.reap_with(|table| table.handle_close(now, key, reason)) > 0
     }
 
     /// Ends the sessions that `decide` has taken out of the table; how many.
     pub(super) fn reap_with<I: IntoIterator<Item = Reap>>(
-        &self,
+        self: &Arc<Self>,
         decide: impl FnOnce(&mut SessionTable<Principal>) -> I,
     ) -> usize {
         let mut tables = self.lock();
@@ -313,7 +328,7 @@ impl<S> Hub<S> {
     }
 
     /// Ends a session that the table has removed: errors for its open requests, ends for its streams.
-    pub(crate) fn bury(&self, cell: Option<Arc<Cell<S>>>, reap: &Reap) {
+    pub(crate) fn bury(self: &Arc<Self>, cell: Option<Arc<Cell<S>>>, reap: &Reap) {
         let Some(cell) = cell else { return };
         let mut inner = cell.lock();
         inner.session.end(reap.reason.into());
@@ -324,6 +339,7 @@ impl<S> Hub<S> {
         if tell {
             self.hooks.closed(&cell.info, reap.reason);
         }
+        self.ask_store(&cell, &todo);
         todo.wake();
         if self.counted == Counted::Sessions {
             info!(session = %cell.info.fingerprint, reason = reap.reason.as_str(), "session closed");
@@ -334,7 +350,7 @@ impl<S> Hub<S> {
     }
 
     /// One round of the reaper: everything that is due. Gives the next deadline.
-    pub(crate) fn sweep(&self, waker: &Waker) -> Option<Timestamp> {
+    pub(crate) fn sweep(self: &Arc<Self>, waker: &Waker) -> Option<Timestamp> {
         loop {
             let now = self.now();
             let mut tables = self.lock();
@@ -366,7 +382,7 @@ impl<S> Hub<S> {
     }
 
     /// Refuses new work; what is in flight goes on.
-    pub(crate) fn begin_shutdown(&self) {
+    pub(crate) fn begin_shutdown(self: &Arc<Self>) {
         self.draining.store(true, Ordering::Relaxed);
         let now = self.now();
         let mut tables = self.lock();
@@ -381,7 +397,7 @@ impl<S> Hub<S> {
     }
 
     /// Ends every session that is left.
-    pub(crate) fn finish_shutdown(&self) {
+    pub(crate) fn finish_shutdown(self: &Arc<Self>) {
         let now = self.now();
         self.lock().table.finish_shutdown();
         loop {
@@ -435,7 +451,7 @@ fn random_id() -> SessionId {
 /// # Panics
 ///
 /// If the system has no randomness to give: better no session than one whose id can be guessed.
-fn random_bytes() -> [u8; 16] {
+pub(super) fn random_bytes() -> [u8; 16] {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the system's random generator works");
     bytes

@@ -150,7 +150,7 @@ impl<S> Hub<S> {
     }
 
     /// Ends the sessions of a principal, all of them before it can open another.
-    fn close_all_of(&self, principal: &Principal) -> usize {
+    fn close_all_of(self: &Arc<Self>, principal: &Principal) -> usize {
         let now = self.now();
         self.reap_with(|table| {
             let its = table.sessions().filter(|(_, session)| session.principal == principal);

@@ -82,17 +82,17 @@ impl<R: Runtime, B: Backend> Manager<R, B> {
 }
 
 impl<S> Hub<S> {
-    fn push_to(&self, key: SessionKey, note: &OutsideNote) -> bool {
+    fn push_to(self: &Arc<Self>, key: SessionKey, note: &OutsideNote) -> bool {
         let cell = self.lock().cell(key);
         cell.is_some_and(|cell| self.push(&cell, note))
     }
 
-    fn push_where(&self, note: &OutsideNote, wanted: impl Fn(&SessionInfo) -> bool) -> usize {
+    fn push_where(self: &Arc<Self>, note: &OutsideNote, wanted: impl Fn(&SessionInfo) -> bool) -> usize {
         let cells: Vec<_> = self.lock().cells().filter(|cell| wanted(&cell.info)).cloned().collect();
         cells.iter().filter(|cell| self.push(cell, note)).count()
     }
 
-    fn push(&self, cell: &Arc<Cell<S>>, note: &OutsideNote) -> bool {
+    fn push(self: &Arc<Self>, cell: &Arc<Cell<S>>, note: &OutsideNote) -> bool {
         let now = self.now();
         let mut inner = cell.lock();
         let sent = inner.session.push_outside_note(now, &self.config.session, note);

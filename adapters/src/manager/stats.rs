@@ -62,6 +62,10 @@ pub struct Stats {
     pub server_requests_failed: u64,
     /// Requests without a session that were rejected, by reason, but for subscriptions. Each is among `refused` too.
     pub sessionless_rejected: RejectedCounts,
+    /// What the event store has failed, took too long for, or answered with what can't be right.
+    pub store_failures: u64,
+    /// Answers of the event store that nobody waited for any more.
+    pub store_late: u64,
     /// Subscriptions that were rejected, by reason. Each is among `refused` too.
     pub subscriptions_rejected: RejectedCounts,
 }
@@ -161,6 +165,8 @@ impl Stats {
             responses_unmatched: sum(|of| of.responses_unmatched),
             server_requests_failed: sum(|of| of.server_requests_failed),
             sessionless_rejected: requests.counts.rejected,
+            store_failures: sum(|of| of.store_failures),
+            store_late: sum(|of| of.store_late),
             subscriptions_rejected: subscriptions.counts.rejected,
         }
     }

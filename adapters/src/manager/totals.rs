@@ -24,6 +24,8 @@ pub(crate) struct Totals {
     requests_in_flight: AtomicU64,
     responses_unmatched: AtomicU64,
     server_requests_failed: AtomicU64,
+    store_failures: AtomicU64,
+    store_late: AtomicU64,
     streams: AtomicU64,
     refused: [AtomicU64; RefusedCounts::PLACES],
 }
@@ -40,6 +42,8 @@ pub(super) struct Numbers {
     pub(super) requests_in_flight: u64,
     pub(super) responses_unmatched: u64,
     pub(super) server_requests_failed: u64,
+    pub(super) store_failures: u64,
+    pub(super) store_late: u64,
     pub(super) streams: u64,
 }
 
@@ -99,6 +103,8 @@ impl Totals {
             (&self.requests_expired, counters.requests_expired, before.requests_expired),
             (&self.responses_unmatched, counters.responses_unmatched, before.responses_unmatched),
             (&self.server_requests_failed, counters.server_requests_failed, before.server_requests_failed),
+            (&self.store_failures, counters.store_failures, before.store_failures),
+            (&self.store_late, counters.store_late, before.store_late),
         ] {
             add(sum, now.into(), before.into());
         }
@@ -127,6 +133,8 @@ impl Totals {
             requests_in_flight: read(&self.requests_in_flight),
             responses_unmatched: read(&self.responses_unmatched),
             server_requests_failed: read(&self.server_requests_failed),
+            store_failures: read(&self.store_failures),
+            store_late: read(&self.store_late),
             streams: read(&self.streams),
         }
     }
