@@ -3,11 +3,16 @@
 use std::fmt::Debug;
 
 use arbitrary::Arbitrary;
-use sessile_tests::{corpus, decode, session, table};
+use sessile_tests::{corpus, decode, session, store, table};
 
 #[test]
 fn the_session_passes_its_corpus() {
     replay::<session::Case>("session", |case| session::check_session(case.settings, &case.steps));
+}
+
+#[test]
+fn the_store_passes_its_corpus() {
+    replay::<store::Case>("store", |case| store::check_store(case.settings, &case.steps));
 }
 
 #[test]
