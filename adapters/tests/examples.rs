@@ -1,13 +1,18 @@
-//! The examples, as the programs that they are: each is started, says where it listens, and serves.
+//! The examples, as the programs that they are: each is started, says where it listens, serves, and ends when it is asked to.
 
+#![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod http;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-/// A running example, killed at the end.
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A running example, killed at the end if it still runs.
 struct Example {
     child: Child,
     address: String,
@@ -54,6 +59,28 @@ impl Example {
         let answer = self.post(session, &message);
         assert!(answer.contains(expected), "{answer}");
     }
+
+    /// Asks the example to end while a client listens: its stream ends in order, and then the program.
+    fn end(mut self, session: &str) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        // Nothing takes that long, unless it never comes.
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let accept = "Accept: text/event-stream\r\n";
+        write!(stream, "GET /mcp HTTP/1.1\r\nHost: {}\r\n{accept}{session}\r\n", self.address).unwrap();
+        let mut stream = BufReader::new(stream);
+        let mut line = String::new();
+        // The first thing on a stream is a comment, or the event that begins it.
+        while !line.starts_with(':') && !line.starts_with("id:") {
+            line.clear();
+            assert!(stream.read_line(&mut line).unwrap() > 0, "no stream");
+        }
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        let mut rest = String::new();
+        stream.read_to_string(&mut rest).unwrap();
+        assert!(rest.ends_with("\r\n0\r\n\r\n"), "{rest:?}");
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}");
+    }
 }
 
 impl Drop for Example {
@@ -61,6 +88,15 @@ impl Drop for Example {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+#[test]
+fn async_std_hyper() {
+    let example = Example::start("async_std_hyper", &["127.0.0.1:0"]);
+    let session = example.open();
+    example.call(&session, "count", r#""text":"1""#);
+    example.call(&session, "count", r#""text":"2""#);
+    example.end(&session);
 }
 
 #[test]
@@ -77,4 +113,33 @@ fn axum_rmcp() {
     let lines = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: increment\r\n";
     let answer = example.post(lines, modern);
     assert!(answer.contains(r#""text":"1""#), "{answer}");
+    example.end(&one);
+}
+
+#[test]
+fn function() {
+    let example = Example::start("function", &["127.0.0.1:0"]);
+    let session = example.open();
+    let call = |tool| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{{"name":"{tool}","_meta":{{"progressToken":"t"}}}}}}"#
+        )
+    };
+    let answer = example.post(&session, &call("countdown"));
+    let places: Vec<_> =
+        [r#""progress":1.0"#, r#""progress":3.0"#, r#""text":"zero""#].map(|part| answer.find(part)).into();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{answer}");
+    let answer = example.post(&session, &call("other"));
+    assert!(answer.contains("Unknown tool: other"), "{answer}");
+    example.end(&session);
+}
+
+#[test]
+fn smol_hyper() {
+    let example = Example::start("smol_hyper", &["127.0.0.1:0"]);
+    let (one, other) = (example.open(), example.open());
+    example.call(&one, "increment", r#""text":"1""#);
+    example.call(&one, "increment", r#""text":"2""#);
+    example.call(&other, "increment", r#""text":"1""#);
+    example.end(&one);
 }
