@@ -71,6 +71,68 @@
 //! head and the body, and only where the gate's answer is one of the modern era. The status of an answer in that era is the
 //! app's: [`modern_status`].
 //!
+//! # States
+//!
+//! A session has two sides, each with its own state machine. In the [table](SessionTable) it is an entry with timers:
+//!
+//! ```text
+//!            Create
+//!              │
+//!              ▼         handle_initialized       first Route
+//!          ┌────────┐    ┌───────────────────┐    ┌───────────────────────────┐
+//!          │starting├───►│offered            ├───►│confirmed                  │
+//!          └──┬──┬──┘    │init timer runs    │    │ busy ◄── Route ──── idle  │
+//!             │  │       └────────┬──────────┘    │   └── last finish ──► │   │
+//!             │  └── first Route ─┼──────────────►│             idle timer│   │
+//!             │                   │               └──────┬────────────────┼───┘
+//!             │                   │ NeverInitialized     │                │ Idle, Evicted
+//!             ▼                   ▼                      ▼                ▼
+//!      ╔═══════════════════════════════════════════════════════════════════════════╗
+//!      ║ reaped, once; in any state also: Abandoned, Crashed, Deleted, Dismissed,  ║
+//!      ║ Finished, Lifetime, Shutdown                                              ║
+//!      ╚═══════════════════════════════════════════════════════════════════════════╝
+//! ```
+//!
+//! Behind it, [`session::Session`] is the conversation. The driver ends it when its entry was reaped, in whatever phase it is,
+//! and tells the table when it has failed by itself ([`session::Effect::End`]). A
+//! [`sessionless`](session::Session::sessionless) one begins as open.
+//!
+//! ```text
+//!             initialize             the app's result
+//!   New ─────────────────► Starting ──────────────────► Open ──────► Ended
+//!                             │ the app's error, or no answer in time  ▲
+//!                             └────────────► Failed ───────────────────┘
+//! ```
+//!
+//! A request, or a batch, has a stream, and the connections that read it come and go:
+//!
+//! ```text
+//!            handle_message, handle_batch
+//!                   │
+//!                   ▼      poll_head: JSON, an error or 202
+//!              ┌─────────┐───────────────────────────────────────────────────► gone
+//!              │  held   │ disconnect
+//!              └────┬────┘────────────────────┐
+//!      the app has  │                         ▼
+//!      spoken, or   │     disconnect,    ┌──────────┐ answered, and no event of it
+//!      the window   │     close_stream,  │ detached │ has an id ────────────────► gone
+//!      is over      ▼     poll_after     └─▲──┬──┬──┘
+//!              ┌─────────┐─────────────────┘  │  │ answered
+//!              │streaming│◄───── open_get ────┘  │
+//!              └─▲─────┬─┘                       ▼
+//!                │     │ all is read     ┌──────────┐ older than log_age, too many,
+//!                │     └────────────────►│ finished │ or the session ends ──────► gone
+//!                └─────── open_get ──────└──────────┘
+//! ```
+//!
+//! - *Finished* is there with [`SessionConfig::resume`](config::SessionConfig::resume) alone; without, such a stream is gone.
+//! - A request that is *detached* for [`detached_timeout`](config::SessionConfig::detached_timeout) without a word of the app
+//!   ends with an error.
+//! - While the head of `initialize` is held, a disconnect ends the session. In the modern era any disconnect cancels the request.
+//! - A cancelled request has no answer; whoever would resume its stream is told 204.
+//! - The standalone stream lasts as long as its session. Up to [`max_standalone`](config::SessionConfig::max_standalone)
+//!   connections are open on it, and the newest reads.
+//!
 //! # Rules that hold everywhere
 //!
 //! - Only a complete `initialize` creates a session, as a transaction; look-ups never create.

@@ -4,23 +4,7 @@
 //! flight, and the timers. Does not own what happens inside a session, nor a lock, a clock or randomness: time and ids
 //! are arguments.
 //!
-//! ```text
-//!            Create
-//!              │
-//!              ▼         handle_initialized       first Route
-//!          ┌────────┐    ┌───────────────────┐    ┌───────────────────────────┐
-//!          │starting├───►│offered            ├───►│confirmed                  │
-//!          └──┬──┬──┘    │init timer runs    │    │ busy ◄── Route ──── idle  │
-//!             │  │       └────────┬──────────┘    │   └── last finish ──► │   │
-//!             │  └── first Route ─┼──────────────►│             idle timer│   │
-//!             │                   │               └──────┬────────────────┼───┘
-//!             │                   │ NeverInitialized     │                │ Idle, Evicted
-//!             ▼                   ▼                      ▼                ▼
-//!      ╔═══════════════════════════════════════════════════════════════════════════╗
-//!      ║ reaped, once; in any state also: Abandoned, Crashed, Deleted, Dismissed,  ║
-//!      ║ Finished, Lifetime, Shutdown                                              ║
-//!      ╚═══════════════════════════════════════════════════════════════════════════╝
-//! ```
+//! The life of an entry is drawn on the [front page](crate#states).
 //!
 //! - *Idle* is derived. A session is idle since its exchanges in flight last became zero, unless the init timer rules it.
 //!   So a call that runs longer than the idle timeout keeps its session.
@@ -81,7 +65,7 @@ use crate::time::Timestamp;
 use crate::timers::{DeadlineList, Node, Timed};
 use crate::version::ProtocolVersion;
 
-/// All sessions of one endpoint. See the [module](self) for the life of a session.
+/// All sessions of one endpoint. See the [module](self) for what rules the life of a session.
 pub struct SessionTable<P> {
     config: TableConfig,
     /// The latest time seen.

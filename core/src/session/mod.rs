@@ -1,16 +1,10 @@
 //! One session: requests in flight, streams, and the messages between client and app.
 //!
-//! ```text
-//!             initialize             the app's result
-//!   New ─────────────────► Starting ──────────────────► Open ──────► Ended
-//!                             │ the app's error, or no answer in time  ▲
-//!                             └────────────► Failed ───────────────────┘
-//! ```
-//!
 //! Owns which request is in flight, which message belongs to which stream and in which order a reader gets
 //! them: the stream's log is the truth, a connection is a cursor. Does not own who may use the session or when
 //! it is idle (the table does), nor sockets, tasks or wakers: it names connections and calls by handles, and what
-//! follows from an input is told by [`Session::poll_effect`], drained after every call.
+//! follows from an input is told by [`Session::poll_effect`], drained after every call. Phases and streams are drawn on
+//! the [front page](crate#states).
 //!
 //! Rests on 2025-11-25, basic, transports (sending messages, listening, multiple connections) and cancellation.
 
