@@ -17,6 +17,10 @@ use crate::id::RequestId;
 use crate::version::{Era, ProtocolVersion};
 
 /// How an exchange ends when the app does not answer it.
+///
+/// Codes are those of the JSON-RPC error in the body. Where there are two, the text of the outcome says which is when. Once a stream is open,
+/// an outcome with a code is an event of it instead ([`Outcome::to_message`]).
+#[doc = include_str!("outcome/table.md")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {

@@ -1,6 +1,6 @@
 //! The table of outcomes, row by row.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -118,6 +118,27 @@ const fn row(outcome: &Outcome) -> u8 {
         Outcome::CredentialsRefused { .. } => 32,
         Outcome::StoreUnavailable => 34,
     }
+}
+
+/// What the documentation says of outcomes is what they are.
+#[test]
+fn the_documented_table_has_every_outcome_with_its_status_and_code() {
+    let cells = |line: &'static str| line.split('|').map(str::trim).collect::<Vec<_>>();
+    let documented: Vec<_> = include_str!("table.md").lines().skip(2).map(cells).collect();
+    let mut held: BTreeMap<String, [BTreeSet<String>; 2]> = BTreeMap::new();
+    for (outcome, status, code, ..) in table() {
+        let name: String = format!("{outcome:?}").chars().take_while(char::is_ascii_alphanumeric).collect();
+        let [statuses, codes] = held.entry(name).or_default();
+        statuses.insert(status.to_string());
+        codes.insert(code.map_or_else(|| "–".to_owned(), |code| code.to_string()));
+    }
+    let list = |cell: &str| cell.split(", ").map(str::to_owned).collect::<BTreeSet<_>>();
+    for row in &documented {
+        let [_, name, status, code, ..] = row[..] else { panic!("{row:?}") };
+        let expected = held.remove(name.trim_matches('`'));
+        assert_eq!(expected, Some([list(status), list(code)]), "{name}");
+    }
+    assert_eq!(held, BTreeMap::new(), "not documented");
 }
 
 fn json_of(bytes: &[u8]) -> Value {
