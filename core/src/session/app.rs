@@ -115,7 +115,7 @@ impl<X> Session<X> {
         member.open = false;
         self.in_flight.remove(&member.id);
         stream.open -= 1;
-        stream.answers += 1;
+        stream.answered = true;
         if stream.has_reader() {
             // The bounds of the log are for notes: those that wait are not dropped because the answer is large.
             stream.log.push(Entry::Response, raw);

@@ -88,7 +88,7 @@ impl<X> Session<X> {
             attached: 0,
             issued: 0,
             number: 0,
-            answers: 0,
+            answered: false,
             detached: None,
             pause: None,
             refusal: None,
@@ -148,16 +148,16 @@ impl<X> Session<X> {
         match stream.reader {
             // Of a batch, some may have an answer: the head can't speak for all of them.
             Some(Reader::Held { .. }) if stream.batch && outcome.code().is_some() => {
-                stream.answers += 1;
+                stream.answered = true;
                 stream.log.push(Entry::Response, outcome.to_message(&member.id));
             }
-            Some(Reader::Held { .. }) if stream.open == 0 && stream.answers == 0 => {
+            Some(Reader::Held { .. }) if stream.open == 0 && !stream.answered => {
                 stream.refusal = Some(Box::new(outcome));
             }
             Some(Reader::Held { .. }) => {}
             Some(Reader::Streaming { .. }) | None if outcome.code().is_some() => {
                 let error = outcome.to_message(&member.id);
-                stream.answers += 1;
+                stream.answered = true;
                 if stream.has_reader() {
                     stream.log.push(Entry::Response, error);
                 }

@@ -133,7 +133,7 @@ impl<X> Session<X> {
         }
         if stream.open == 0 {
             // Cancelled, it has nothing to come; else the client has all of it if it knows the last event.
-            if stream.answers == 0 || (stream.log.reaches(sequence) && !stream.log.has_after(sequence)) {
+            if !stream.answered || (stream.log.reaches(sequence) && !stream.log.has_after(sequence)) {
                 return Err(Outcome::StreamOver);
             }
         }
@@ -282,12 +282,12 @@ impl<X> Session<X> {
         stream.detached = None;
         stream.pause = None;
         stream.log.settle();
-        if stream.answers == 0 {
+        if !stream.answered {
             self.counters.notes_dropped += stream.log.notes();
             stream.log.clear();
         }
         self.counters.notes_dropped += stream.log.enforce(config);
-        let (number, bytes, cancelled) = (stream.number, stream.log.bytes(), stream.answers == 0);
+        let (number, bytes, cancelled) = (stream.number, stream.log.bytes(), !stream.answered);
         if cancelled {
             self.fail_untaken_at(Place::Request(key));
         }

@@ -285,7 +285,7 @@ impl<X> Session<X> {
 
     /// Whether all requests of a stream ended without an answer, so that it has nothing to give.
     fn is_cancelled(&self, key: Key) -> bool {
-        self.streams.get(key).is_some_and(|stream| stream.open == 0 && stream.answers == 0)
+        self.streams.get(key).is_some_and(|stream| stream.open == 0 && !stream.answered)
     }
 
     /// What the reader of a stream misses can't be read back. Its connection ends: the client knows where it is, and can come

@@ -52,8 +52,8 @@ pub(super) struct RequestStream {
     pub(super) issued: u32,
     /// Its number in event ids, once it has given one out; 0 before.
     pub(super) number: u64,
-    /// How many of its requests were answered, be it with an error of ours.
-    pub(super) answers: u32,
+    /// Whether any of its requests was answered, be it with an error of ours.
+    pub(super) answered: bool,
     /// Since when no connection reads it, while requests of it are open.
     pub(super) detached: Option<Timestamp>,
     /// The server ends the connection, so that the client comes back for the rest.
