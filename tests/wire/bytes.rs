@@ -56,7 +56,7 @@ async fn heads_that_are_none_are_refused() {
     for (what, bytes) in [
         ("no HTTP", "GARBAGE\r\n\r\n".to_owned()),
         ("no version", "POST /mcp\r\n\r\n".to_owned()),
-        ("HTTP/2 without asking", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned()),
+        ("what is almost HTTP/2", "PRI * HTTP/2.0\r\n\r\nMS\r\n\r\n".to_owned()),
         ("another version", good.replacen("HTTP/1.1", "HTTP/3.7", 1)),
         ("a target with a space", good.replacen("/mcp", "/m cp", 1)),
         ("a header without a colon", good.replacen("accept:", "accept", 1)),
