@@ -1,6 +1,6 @@
 //! Clients that come back for what a store has, and stores that are late, fail, lie, panic or never answer.
 //!
-//! R106 to R110, with the events outside the session.
+//! R106 to with the events outside the session.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -316,7 +316,10 @@ async fn the_store_of_this_process_keeps_what_memory_no_longer_has() {
     assert_eq!(store.len(), 6);
     for after in 1..=6 {
         let back = site.send(Some("alice"), resume(&session, &format!("0-{after}"))).await;
-        assert_eq!(events(&back.answer().text()), events(&text)[after..], "after {after}");
+        let mut missed = events(&back.answer().text());
+        // Where there is none, an event without data says where the client is.
+        missed.retain(|(_, data)| !data.is_null());
+        assert_eq!(missed, events(&text)[after..], "after {after}");
     }
     site.delete(&session).await;
     settle().await;
