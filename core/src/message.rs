@@ -129,6 +129,18 @@ pub enum MessageError {
     NotJson,
 }
 
+impl fmt::Display for MessageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Batch => "a batch is not one message",
+            Self::NotAMessage { why, .. } => why,
+            Self::NotJson => "not JSON in UTF-8",
+        })
+    }
+}
+
+impl std::error::Error for MessageError {}
+
 impl Message {
     /// Looks at `raw`, which must be one JSON-RPC message in UTF-8. One pass, no copy of the payload.
     ///
