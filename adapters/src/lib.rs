@@ -12,6 +12,9 @@
 //! | [`runtime`] | what is needed of an async runtime, and its bindings |
 //! | [`store`] | where events can be kept for clients that come back, beside a bounded part in memory |
 //!
+//! The [`guide`] has a page for each kind of reader, whether you serve a server of your own, drive the core from your own loop, test
+//! session logic or only run the program, and the tables of [limits](guide::limits) and [errors](guide::errors).
+//!
 //! # A server in a few lines
 //!
 //! ```no_run
@@ -131,6 +134,8 @@ pub mod app;
 #[cfg(feature = "cli")]
 pub mod cli;
 mod clock;
+#[cfg(doc)]
+pub mod guide;
 pub mod http;
 mod manager;
 mod principal;
@@ -147,6 +152,6 @@ pub use sessile_core as core;
 pub use sessile_core::session::OutsideNoteError;
 
 /// The Rust in the README compiles and runs.
-#[cfg(all(doctest, feature = "tokio", feature = "hyper"))]
+#[cfg(all(doctest, feature = "axum", feature = "hyper", feature = "rmcp"))]
 #[doc = include_str!("../../README.md")]
 struct Readme;
