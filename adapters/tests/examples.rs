@@ -116,6 +116,38 @@ fn axum_rmcp() {
     example.end(&one);
 }
 
+/// The lines of the events in an answer, each an id with the data after it.
+fn events(answer: &str) -> Vec<(&str, &str)> {
+    let mut lines = answer.lines();
+    let mut events = Vec::new();
+    while let Some(line) = lines.next() {
+        if let Some(id) = line.strip_prefix("id: ") {
+            let data = lines.find_map(|line| line.strip_prefix("data:"));
+            events.push((id, data.unwrap_or_else(|| panic!("an event without data: {answer}"))));
+        }
+    }
+    events
+}
+
+#[test]
+fn event_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = Example::start("event_store", &["127.0.0.1:0", folder.path().to_str().unwrap()]);
+    let session = example.open();
+    let call = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"log","arguments":{"n":8}}}"#;
+    let answer = example.post(&session, call);
+    let sent = events(&answer);
+    assert_eq!(sent.len(), 10, "{answer}");
+    // Whoever has lost all but the first gets the rest again, which is more than memory has.
+    let resume = format!("Last-Event-ID: {}\r\nAccept: text/event-stream\r\nConnection: close\r\n", sent[0].0);
+    let get = format!("GET /mcp HTTP/1.1\r\nHost: {}\r\n{resume}{session}\r\n", example.address);
+    let resumed = http::ask(&example.address, &get);
+    assert_eq!(events(&resumed), sent[1..], "{resumed}");
+    let session = std::fs::read_dir(folder.path()).unwrap().next().expect("a folder for the session").unwrap();
+    let stream = std::fs::read_dir(session.path()).unwrap().next().expect("a folder for the stream").unwrap();
+    assert_eq!(std::fs::read_dir(stream.path()).unwrap().count(), sent.len());
+}
+
 #[test]
 fn function() {
     let example = Example::start("function", &["127.0.0.1:0"]);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use sessile::app::stdio::StdioConfig;
 use sessile::core::Config;
 use sessile::http::ServeConfig;
+use sessile::store::MemoryLimits;
 
 /// The fields of a configuration with their values, as `Debug` shows them.
 fn fields(part: &str, config: &impl Debug) -> BTreeMap<String, String> {
@@ -55,6 +56,7 @@ fn the_table_of_settings_has_all_of_them_with_their_defaults() {
         fields("table", &table),
         fields("serve", &ServeConfig::default()),
         fields("stdio", &StdioConfig::new("server")),
+        fields("memory", &MemoryLimits::default()),
     ]
     .into_iter()
     .flatten()
