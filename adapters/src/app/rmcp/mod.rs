@@ -74,8 +74,8 @@
 //!
 //! What you lose:
 //!
-//! - rmcp's `SessionManager`, `SessionStore` and `EventStore`: sessions and what is kept for resuming live in this process, and nobody
-//!   finds a `SessionRestoreMarker`.
+//! - rmcp's `SessionManager` and `SessionStore`: sessions live in this process, and nobody finds a `SessionRestoreMarker`. For an
+//!   `EventStore` there is one of [ours](crate::store::EventStore), with other methods.
 //! - Streams of the era without sessions can't be resumed, as they can there with an `EventStore`.
 //! - With [`McpService::authenticate`](crate::http::McpService::authenticate) handlers no longer see the `Authorization` header.
 //! - rmcp's feature `local`: handlers have to be `Send`.
