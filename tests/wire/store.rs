@@ -1,6 +1,6 @@
 //! Clients that come back for what a store has, and stores that are late, fail, lie, panic or never answer.
 //!
-//! R106 to with the events outside the session.
+//! R106 to R109, with the events outside the session.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
