@@ -22,6 +22,8 @@ pub(super) struct Breaker {
     /// Why the last one was one.
     why: String,
     not_before: Timestamp,
+    /// Whether one is tried after a pause.
+    trying: bool,
 }
 
 impl Breaker {
@@ -32,6 +34,7 @@ impl Breaker {
         }
         if now >= self.not_before {
             self.not_before = now.saturating_add(PAUSE);
+            self.trying = true;
             return Ok(());
         }
         let left = self.not_before.saturating_since(now).as_millis().div_ceil(1_000);
@@ -42,8 +45,13 @@ impl Breaker {
 
     /// It was tried in vain.
     pub(super) fn failed(&mut self, now: Timestamp, why: String) {
-        self.failures = self.failures.saturating_add(1);
         self.why = why;
+        // It began with those that have led to the pause: however many fail together, they are one reason to wait.
+        if now < self.not_before && !self.trying {
+            return;
+        }
+        self.trying = false;
+        self.failures = self.failures.saturating_add(1);
         let further = self.failures.checked_sub(FAILURES);
         let pause = further.map_or(Duration::ZERO, |further| PAUSE.saturating_mul(2_u32.saturating_pow(further)));
         self.not_before = now.saturating_add(pause.min(MAX_PAUSE));
@@ -80,5 +88,22 @@ mod tests {
         breaker.admit(at(now)).expect_err("one is under way");
         assert!(!breaker.is_over(at(now + 65)));
         assert!(breaker.is_over(at(now + 66)));
+    }
+
+    /// R201, R202.
+    #[test]
+    fn many_that_fail_together_lengthen_no_pause() {
+        let mut breaker = Breaker::default();
+        for _ in 0..10 {
+            breaker.admit(at(1_000)).expect("nothing has failed yet");
+        }
+        for _ in 0..10 {
+            breaker.failed(at(1_000), "it fell over".into());
+        }
+        breaker.admit(at(1_004)).expect_err("too early");
+        breaker.admit(at(1_005)).expect("half open");
+        breaker.failed(at(1_006), "it fell over".into());
+        breaker.admit(at(1_015)).expect_err("too early");
+        breaker.admit(at(1_016)).expect("half open");
     }
 }
