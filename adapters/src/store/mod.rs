@@ -126,7 +126,8 @@ impl Range {
     pub fn cut<'a>(&self, events: impl IntoIterator<Item = &'a StoredEvent>) -> Vec<StoredEvent> {
         let mut found: Vec<StoredEvent> = Vec::new();
         let mut bytes = 0;
-        for (event, sequence) in events.into_iter().zip(self.after + 1..=self.through).take(self.max_count) {
+        let sequences = (self.after..self.through).map(|before| before + 1);
+        for (event, sequence) in events.into_iter().zip(sequences).take(self.max_count) {
             bytes += event.data.len();
             if event.sequence.get() != sequence || (!found.is_empty() && bytes > self.max_bytes) {
                 break;
