@@ -115,6 +115,11 @@ impl Depot {
         }
     }
 
+    /// Nobody waits for the answer to this request of the app any more, whether a reader gets it or not.
+    pub(super) fn forget_request(&mut self, id: &RequestId) {
+        self.requests.retain(|(_, other)| other != id);
+    }
+
     /// The read of a connection that waits for it.
     fn resuming(&self) -> Option<Reading> {
         self.resuming.as_ref().filter(|resuming| resuming.refusal.is_none()).map(|resuming| resuming.reading)
@@ -122,6 +127,11 @@ impl Depot {
 
     fn asked(&self) -> impl Iterator<Item = Asked> {
         self.append.into_iter().chain(self.read.into_iter().chain(self.resuming()).map(|reading| reading.asked))
+    }
+
+    #[cfg(test)]
+    pub(super) fn requests(&self) -> usize {
+        self.requests.len()
     }
 
     /// When the first of what is asked is given up.

@@ -245,8 +245,11 @@ impl Log {
         self.next().is_some_and(|next| next <= self.given())
     }
 
-    /// Takes a request of the app back out, if nobody was given it.
+    /// Takes a request of the app back out, if nobody was given it, and the store was not offered it.
     pub(super) fn remove_request(&mut self, id: &RequestId) -> bool {
+        if let Some(depot) = &mut self.depot {
+            depot.forget_request(id);
+        }
         let is_it = |logged: &Logged| {
             logged.sequence.is_none() && matches!(&logged.entry, Entry::Request(other) if other == id)
         };

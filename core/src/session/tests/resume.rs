@@ -50,7 +50,7 @@ impl Rig {
         self.try_resume(stream, sequence).expect("a stream")
     }
 
-    fn lose(&mut self, connection: ConnectionKey) {
+    pub(super) fn lose(&mut self, connection: ConnectionKey) {
         assert_ne!(self.leave(connection), Disconnect::Abandoned);
     }
 

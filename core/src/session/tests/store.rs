@@ -402,6 +402,29 @@ fn a_request_of_the_app_that_left_memory_counts_as_taken_when_it_is_read_back() 
 }
 
 #[test]
+fn requests_of_the_app_that_nobody_came_for_leave_nothing_behind() {
+    let mut store = Stored::with(|config| config.log_count = 2);
+    let connection = store.read_stream();
+    store.rig.lose(connection);
+    for id in 7..17 {
+        store.rig.says(&question(&id.to_string()));
+        store.stored(true);
+        for step in [2 * id, 2 * id + 1] {
+            store.rig.says(&progress("1", step));
+            store.stored(true);
+        }
+    }
+    let waiting = |store: &Stored| {
+        let logs = store.rig.session.streams.iter().filter_map(|(_, stream)| stream.log.depot.as_ref());
+        logs.map(|depot| depot.requests()).sum::<usize>()
+    };
+    assert!(waiting(&store) > 0, "some have left memory");
+    store.rig.wait(store.rig.config.server_request_timeout);
+    assert_eq!(waiting(&store), 0);
+    assert_eq!(store.rig.session.counters().server_requests_failed, 10);
+}
+
+#[test]
 fn the_standalone_stream_goes_on_with_a_gap_where_the_store_has_lost_something() {
     let mut store = Stored::new();
     let get = store.rig.get();
