@@ -67,6 +67,9 @@ pub trait App: Send + Sync + 'static {
     /// Runs one session. It ends when this returns: with `Ok` as finished, with `Err` as crashed. When the session ends for
     /// another reason the link gives no more messages, and this should clean up and return.
     ///
+    /// A client may use the id of a request that it has cancelled again. So the answer to a cancelled request is best not sent at all: it
+    /// would be taken for that of the new one.
+    ///
     /// # Errors
     ///
     /// Whatever keeps the server from serving; it is logged.
